@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from shepherd.cli.shep import edit_requests
 from shepherd.cli.shep.edit_requests import ASLEEP, FORGOTTEN, ROBOTS, EditOptions, EditRequest
-from shepherd.console import selectors
+from shepherd.console import common, selectors
 from shepherd.console.selectors import Selection
+from shepherd.console.shared import iso, many
+
+if TYPE_CHECKING:
+    from shepherd.formats.tables import I64
+    from shepherd.store.state.directory import State
+
+SOON_S: Final = 60  # a wait that a reap sits out
 
 
 @click.command("refresh")
@@ -20,7 +30,8 @@ def command(selection: Selection, options: EditOptions) -> None:
     """Fetch documents again, before they are due.
 
     It needs no lock. A running reap takes them up within seconds and fetches them next, as far as it can still ask their servers;
-    the next plan puts first those that were not checked since. Robots files, which are fetched again by themselves, and sleeping
+    the next plan puts first those that were not checked since. A host without an address is looked up again at once; other waits
+    stay, and those of the documents that must wait are counted. Robots files, which are fetched again by themselves, and sleeping
     rows are skipped.
 
     \b
@@ -30,7 +41,47 @@ def command(selection: Selection, options: EditOptions) -> None:
       shep refresh --status 5xx --dry-run
     """
     spares = (FORGOTTEN, ROBOTS, ASLEEP)
-    edit_requests.change(selection, EditRequest("refresh", "refreshed", spares=spares, effect=_effect(options.db)), options)
+    waits = _Waits(int(time.time()))
+    what = EditRequest("refresh", "refreshed", spares=spares, effect=_effect(options.db))
+    edit_requests.change(selection, what, options, waits.add)
+    for count, why in waits.counted():
+        common.LOG.warning("%s must wait: %s", many(count, "URL"), why)
+
+
+class _Waits:
+    """Which of the documents cannot be asked for as soon as somebody wishes, and until when."""
+
+    def __init__(self, now_s: int) -> None:
+        self._now_s = now_s
+        self._robots = self._servers = self._robots_s = self._servers_s = 0
+
+    def add(self, state: State, rows: I64) -> None:
+        import numpy as np
+
+        from shepherd.arrays.keys import find_sites
+        from shepherd.filters import ignore_robots
+
+        sites = state.sites.slice(0, state.sites.rows, ("site", "qkey", "robots_since", "robots_next", "policy"))
+        servers = state.servers.slice(0, state.servers.rows, ("qkey", "next_ms"))
+        at = find_sites(sites["site"], state.index["site"].take(rows))
+        at = at[at >= 0]
+        shut = (sites["robots_since"] > 0) & (sites["robots_next"] > self._now_s) & ~ignore_robots(sites["policy"])
+        self._robots += int(np.count_nonzero(shut[at]))
+        self._robots_s = max(self._robots_s, int(sites["robots_next"][at][shut[at]].max(initial=0)))
+        server = find_sites(servers["qkey"], sites["qkey"][at[~shut[at]]])
+        next_s = -(-servers["next_ms"][server[server >= 0]] // 1_000)
+        waiting = next_s[next_s > self._now_s + SOON_S]
+        self._servers += len(waiting)
+        self._servers_s = max(self._servers_s, int(waiting.max(initial=0)))
+
+    def counted(self) -> Iterator[tuple[int, str]]:
+        if self._robots:
+            yield (
+                self._robots,
+                f"the robots.txt of their sites cannot be reached, and is asked for again until {iso(self._robots_s)}",
+            )
+        if self._servers:
+            yield self._servers, f"their servers may not be asked before {iso(self._servers_s)} at the latest"
 
 
 def _effect(db: Path) -> str:

@@ -26,6 +26,7 @@ from shepherd.cycle.common.norms import norm_map, version_of
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.merge import rules as merge
 from shepherd.cycle.merge.contributions import CONTRIBUTED, NAMED, ContributionSpill
+from shepherd.cycle.merge.edits import Op
 from shepherd.cycle.merge.requests import MOST_LISTED
 from shepherd.cycle.merge.rules import MergedRows
 from shepherd.cycle.merge.sites import TALLIED, SiteMerge, write_sites
@@ -111,7 +112,9 @@ def _merge(
             counts.update(merged.counts)
             tick(len(merged.columns["norm"]))
         builder.finish_table(index)
-        sites = SiteMerge(tallies.settle(), named.settle(), filters, intake.inserted)
+        refreshed = edits["site"][edits["op"] == Op.REFRESH]
+        asked_for = keys.distinct(np.concatenate([intake.inserted, refreshed]))
+        sites = SiteMerge(tallies.settle(), named.settle(), filters, asked_for)
         counts.update(write_sites(builder, parent, sites, site_borders, jobs))
     requests = waiting.inserted + len(edits)
     return {"requests": requests, "contributions": urls.rows, "refused sites": len(intake.refused), **counts}

@@ -46,7 +46,7 @@ class SiteMerge:
     tallies: SpilledRows
     named: SpilledRows
     filters: Filter
-    inserted: U64  # the sites that an operator has inserted URLs of
+    asked_for: U64  # the sites that an operator has inserted URLs of, or wants refreshed
 
 
 def write_sites(builder: Builder, parent: State, merge: SiteMerge, borders: U64, jobs: int) -> dict[str, int]:
@@ -104,5 +104,5 @@ def _judge(columns: dict[str, Array], names: Texts, new: I64, merge: SiteMerge, 
     rows = np.arange(len(names)) if parent.control.filter != merge.filters.version else new
     for name, values in settings_of(names.take(rows).tolist(), merge.filters, columns["qkey"][rows]).items():
         columns[name][rows] = values
-    again = (find_sites(merge.inserted, columns["site"]) >= 0) & unresolved(columns["qkey"])
+    again = (find_sites(merge.asked_for, columns["site"]) >= 0) & unresolved(columns["qkey"])
     columns["qkey_next"][again] = 0

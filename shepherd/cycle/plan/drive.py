@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from shepherd.arrays.lookup import Lookup
-from shepherd.arrays.partitions import Tick, partitions
+from shepherd.arrays.partitions import Tick, no_progress, partitions
 from shepherd.arrays.pool import ordered, tasks
-from shepherd.config import Config, Plan
+from shepherd.config import Config, Plan, last_cf
 from shepherd.cycle.common.turn import not_now
 from shepherd.cycle.plan import anticipation as anticipate
+from shepherd.cycle.plan import judgement
 from shepherd.cycle.plan import pool as planpool
 from shepherd.cycle.plan import records as planrecords
 from shepherd.cycle.plan import rules as plan
+from shepherd.cycle.plan.judgement import Refusals
 from shepherd.cycle.plan.pool import Marks, PlannedRows, Pool
 from shepherd.cycle.plan.records import Places, RobotsFiles
 from shepherd.cycle.plan.rules import Due, Favours
 from shepherd.errors import NothingToDo
+from shepherd.filters import Filter, load_filter
 from shepherd.formats import tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
@@ -39,8 +42,8 @@ KEYS = ("norm", "path", "site")
 WRITTEN = (*KEYS, "oid", "digest", "weight", "flags", "section")
 COLUMN = "deferred"
 OF_SITES = (
-    *("site", "norm", "qkey", "qkey_next", "robots_checked", "robots_next", "robots_since", "delay_ms", "crawl_delay_ms"),
-    *("policy", "avg_ms", "group", "queue_bonus", "refresh_boost", "pause_s", "pause_end"),
+    *("site", "norm", "qkey", "qkey_checked", "qkey_next", "robots_checked", "robots_next", "robots_since"),
+    *("delay_ms", "crawl_delay_ms", "policy", "avg_ms", "group", "queue_bonus", "refresh_boost", "pause_s", "pause_end"),
 )
 
 Range = tuple[int, int]
@@ -55,6 +58,8 @@ class _Pass:
     lookup: Lookup
     settings: Plan
     now: int
+    allowed_since: int  # network.allow was another before: what the guard has refused until then is tried again
+    refusals: Refusals = judgement.NOTHING
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,19 @@ class _Input:
     ranges: list[Range]
     jobs: int
 
+    def refusing(self, refusals: Refusals) -> _Input:
+        return replace(self, shared=replace(self.shared, refusals=refusals))
+
 
 def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> State:
     parent = writer.furthest()
     if not parent.name.closed:
         raise not_now(parent, "a plan needs a closed state")
-    inputs = _read(parent, config, now, jobs)
+    filters = judgement.filter_to_judge_by(writer.database, parent, load_filter(config.filter_path))
+    allowed_since = last_cf.allowed_since(writer.database.path, config.network.allow, now)
+    inputs = _read(parent, config, now, jobs, allowed_since)
     most = quota.most_contacts(config.plan, parent.control.speed)
-    planned_rows, marks = _choose(inputs, most, tick)
+    inputs, planned_rows, marks = _choose_by_filter(inputs, most, tick, filters)
     contacts = planpool.contacts_of(planned_rows, inputs.servers)
     places = _places(inputs, planned_rows)
     planned = planrecords.page_rows(places)
@@ -82,7 +92,10 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
     counts, changed = column.counts(parent.index[COLUMN])
     room = most - int(contacts.sum())
     if config.plan.anticipate and len(planned_rows.pages) and room > 0 and not counts[Deferred.PLAN_FULL]:
-        planned_rows = anticipate.with_more(planned_rows, _anticipated(inputs, planned_rows, contacts, marks, room))
+        more = _anticipated(inputs, planned_rows, contacts, marks, room)
+        if filters is not None:
+            more = judgement.without(more, judgement.rejected(parent, filters, np.sort(more.pages.row), jobs))
+        planned_rows = anticipate.with_more(planned_rows, more)
         contacts, places = planpool.contacts_of(planned_rows, inputs.servers), _places(inputs, planned_rows)
     records = _records(inputs, places)
     if not len(records):
@@ -102,8 +115,11 @@ def run(writer: Writer, config: Config, now: int, tick: Tick, jobs: int = 1) -> 
         builder.close()
 
 
-def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
+def _read(state: State, config: Config, now: int, jobs: int, allowed_since: int) -> _Input:
     sites = state.sites.slice(0, state.sites.rows, OF_SITES)
+    if allowed_since:
+        refused = quota.unresolved(sites["qkey"]) & (sites["qkey_checked"] <= allowed_since)
+        sites["qkey_next"] = np.where(refused, 0, sites["qkey_next"]).astype(np.uint32)
     servers = quota.servers_of(
         sites,
         state.servers.slice(0, state.servers.rows),
@@ -114,7 +130,7 @@ def _read(state: State, config: Config, now: int, jobs: int) -> _Input:
         owners=partial(owners_in(state), 0),
     )
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
-    shared = _Pass(sites, Favours.of(sites), Lookup(sites["site"]), config.plan, now)
+    shared = _Pass(sites, Favours.of(sites), Lookup(sites["site"]), config.plan, now, allowed_since)
     return _Input(state, shared, servers, ranges, jobs)
 
 
@@ -122,9 +138,34 @@ def _due_of(state: State, shared: _Pass, part: Range) -> tuple[Due, Marks]:
     start, stop = part
     index = state.index.slice(start, stop, READ)
     due = plan.due_rows(
-        index, shared.sites, shared.favours, shared.lookup, now_s=shared.now, plan=shared.settings, first_row=start
+        index,
+        shared.sites,
+        shared.favours,
+        shared.lookup,
+        now_s=shared.now,
+        plan=shared.settings,
+        first_row=start,
+        allowed_since=shared.allowed_since,
     )
+    due = shared.refusals.left(due)
     return due, Marks.of(due, first_row=start, rows=stop - start)
+
+
+def _choose_by_filter(inputs: _Input, most: int, tick: Tick, filters: Filter | None) -> tuple[_Input, PlannedRows, list[Marks]]:
+    """The best rows that the filter in force accepts."""
+    if filters is None:
+        return inputs, *_choose(inputs, most, tick)
+    inputs = inputs.refusing(judgement.outside(inputs.state, filters))
+    accepted = np.zeros(0, np.uint32)
+    for turn in range(judgement.MOST_ROUNDS):
+        planned, marks = _choose(inputs, most, no_progress if turn else tick)
+        unknown = np.setdiff1d(planned.pages.row, accepted)
+        rejected = judgement.rejected(inputs.state, filters, unknown, inputs.jobs)
+        if not len(rejected):
+            return inputs, planned, marks
+        accepted = np.union1d(accepted, np.setdiff1d(unknown, rejected))
+        inputs = inputs.refusing(inputs.shared.refusals.with_rows(rejected))
+    return inputs, judgement.without(planned, rejected), marks
 
 
 def _choose(inputs: _Input, most: int, tick: Tick) -> tuple[PlannedRows, list[Marks]]:
@@ -151,9 +192,10 @@ def _soon_of(state: State, shared: _Pass, part: tuple[Range, Marks]) -> Due:
     (start, stop), mark = part
     index = state.index.slice(start, stop, READ)
     due = np.unpackbits(mark.due, count=stop - start)
-    return anticipate.anticipated_rows(
+    early = anticipate.anticipated_rows(
         index, shared.sites, shared.favours, shared.lookup, due, now_s=shared.now, plan=shared.settings, first_row=start
     )
+    return shared.refusals.left(early)
 
 
 def _places(inputs: _Input, planned_rows: PlannedRows) -> Places:

@@ -40,6 +40,7 @@ HALF = np.uint64(32)
 # As bytes: with a member of an enumeration numpy compares at a tenth of the speed.
 UNGATHERED, GATHERED, ERROR = (np.uint8(type_) for type_ in (RowType.UNGATHERED, RowType.GATHERED, RowType.ERROR))
 ROBOTS_DENIED, ROBOTS_UNREACHABLE = np.uint8(Reason.ROBOTS_DENIED), np.uint8(Reason.ROBOTS_UNREACHABLE)
+GUARD = np.uint8(Reason.GUARD)
 
 WHY_OF_CLASS = np.full(CLASS_ROBOTS + 1, Why.ANTICIPATED, np.uint8)  # of class 0, see cycle/plan/anticipation
 WHY_OF_CLASS[CLASS_FORCED] = Why.FORCED
@@ -97,8 +98,10 @@ def due_rows(
     now_s: int,
     plan: config.Plan,
     first_row: int,
+    allowed_since: int = 0,
 ) -> Due:
-    """The due rows of one partition that begins at `first_row`; whether they can be asked is not looked at.
+    """The due rows of one partition that begins at `first_row`; whether they can be asked is not looked at. What the guard has
+    refused before `allowed_since` is due at once.
 
     `favours` and `lookup` are of the sites: made once for all partitions, they save time.
     """
@@ -126,6 +129,8 @@ def due_rows(
     asked_since |= ignore_robots(sites["policy"].take(refused_at))  # since a line of the filter says so
     again = failed & (age_s >= _waits(plan).take(part["retry"]))
     again[refused] = asked_since | (age_s.take(refused) >= plan.refresh_s)
+    if allowed_since:
+        again |= (part["type"] == ERROR) & (part["reason"] == GUARD) & (part["checked"] <= allowed_since)
     class_ = _best_class(
         (CLASS_RETRY, again),
         (CLASS_DUE, due | modified),
