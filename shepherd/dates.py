@@ -9,12 +9,13 @@ from typing import Final
 
 from shepherd.expressions import TextForm
 
+MOST_DATE: Final = 64  # characters that are looked at; the longest that HTTP knows has 33
 _U32_MAX: Final = 0xFFFFFFFF
 
 
 def seconds_of(text: str) -> int:
     """Seconds since 1970; 0 where the text is no time, or one that has no place there. Without a zone it is UTC."""
-    text = text.strip()[:64]
+    text = text.strip()[:MOST_DATE]
     if match := TextForm.W3C_DATE.fullmatch(text):
         try:
             seconds: float | None = _w3c(match).timestamp()
@@ -28,7 +29,7 @@ def seconds_of(text: str) -> int:
 def http_seconds(text: str) -> float | None:
     """Seconds since 1970 of a date in a header; None where the text is no date. Without a zone it is UTC."""
     try:
-        when = parsedate_to_datetime(text)
+        when = parsedate_to_datetime(text[:MOST_DATE])
         return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
-from io import BufferedReader
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,7 +19,7 @@ from shepherd.errors import NothingToDo, UsageError
 if TYPE_CHECKING:
     from shepherd.importing.account import RecordPlace
     from shepherd.importing.drive import Importer
-    from shepherd.importing.gather import ImportFile
+    from shepherd.importing.reading import ImportFile
 
 PROGRAM: Final = "shep-import"
 MOST_REPORTED: Final = 100  # bad records, and those left out, each; the rest is counted
@@ -117,39 +116,16 @@ class _RecordReporter:
             common.LOG.warning("and %s more that cannot be used", many(self._bad - MOST_REPORTED, "record"))
 
 
-class _CountingStream:
-    """A file that reports how much of it was read; what is read again is not counted again."""
-
-    def __init__(self, stream: BufferedReader, tick: Callable[[int], object], seekable: bool) -> None:
-        self._stream, self._tick, self._seekable = stream, tick, seekable
-        self._offset = self._reported = 0
-
-    def seekable(self) -> bool:
-        return self._seekable
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read1(size)  # what is there: a pipe may be slow
-        self._offset += len(data)
-        if self._offset > self._reported:
-            self._tick(self._offset - self._reported)
-            self._reported = self._offset
-        return data
-
-    def seek(self, offset: int) -> object:
-        self._offset = offset
-        return self._stream.seek(offset)
-
-
 def _sources(files: tuple[str, ...], tick: Callable[[int], object]) -> list[ImportFile]:
     """Each is opened when its turn comes: there may be more than a process can have open."""
-    from shepherd.importing.gather import ImportFile
+    from shepherd.importing.reading import ImportFile
 
-    @contextlib.contextmanager
-    def opened(file: str) -> Iterator[_CountingStream]:
-        with open(sys.stdin.fileno() if file == STDIN else file, "rb", closefd=file != STDIN) as stream:
-            yield _CountingStream(stream, tick, seekable=file != STDIN and stream.seekable())
+    def named(file: str) -> ImportFile:
+        if file == STDIN:
+            return ImportFile("stdin", lambda: open(sys.stdin.fileno(), "rb", closefd=False), False, tick)
+        return ImportFile(os.path.basename(file), lambda: open(file, "rb"), stat.S_ISREG(os.stat(file).st_mode), tick)
 
-    return [ImportFile("stdin" if file == STDIN else os.path.basename(file), functools.partial(opened, file)) for file in files]
+    return [named(file) for file in files]
 
 
 def _size(files: tuple[str, ...]) -> int | None:

@@ -7,6 +7,7 @@ on where the first was killed, and a third finds nothing to do. Read round.py ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -16,7 +17,8 @@ from shepherd.config import Config
 from shepherd.filters import Filter
 from shepherd.importing import judge as warcjudge
 from shepherd.importing.account import Account, RecordListener, RecordPlace
-from shepherd.importing.gather import ROBOTS_FILES, Feed, ImportFile, Options, RoundGathering
+from shepherd.importing.gather import ROBOTS_FILES, Feed, Options, RoundGathering
+from shepherd.importing.reading import ImportFile
 from shepherd.importing.round import Nowhere, Round, Settling
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import State
@@ -35,7 +37,10 @@ class Importer:
 
     def run(self, writer: Writer, files: Sequence[ImportFile], new_name: Callable[[], str]) -> None:
         """Take the files in, for the holder of the lock. `new_name` gives names of inbox items."""
-        feed = self._feed(files)
+        with contextlib.closing(self._feed(files)) as feed:
+            self._run(writer, feed, new_name)
+
+    def _run(self, writer: Writer, feed: Feed, new_name: Callable[[], str]) -> None:
         while not feed.ended and not self.stopping:
             settling = Settling(writer, self._config, self._now, new_name, self._options.jobs)
             state = settling.begin()
@@ -52,12 +57,13 @@ class Importer:
 
     def rehearse(self, state: State, files: Sequence[ImportFile]) -> None:
         """Read and count all, and write nothing. Whether the document of a revisit is known, only the state to be would show."""
-        feed = self._feed(files)
-        while not feed.ended and not self.stopping:
-            self._gather(state, feed, Round(Nowhere(), Nowhere(), state.prints, self._filters.version), lambda: 0)
+        with contextlib.closing(self._feed(files)) as feed:
+            while not feed.ended and not self.stopping:
+                self._gather(state, feed, Round(Nowhere(), Nowhere(), state.prints, self._filters.version), lambda: 0)
 
     def _feed(self, files: Sequence[ImportFile]) -> Feed:
-        return Feed(files, min(self._config.fetch.body_bytes + self._config.fetch.header_bytes, MOST_BLOCK))
+        most = min(self._config.fetch.body_bytes + self._config.fetch.header_bytes, MOST_BLOCK)
+        return Feed(files, most, self._config.reap)
 
     def _gather(self, state: State, feed: Feed, round_: Round, stored_bytes: Callable[[], int]) -> None:
         gathering = RoundGathering(state, self._config, self._filters, self._options, self._now, round_, self.account)

@@ -7,12 +7,11 @@ checked as what every reaper says is. Nobody is contacted, so no record says so,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from shepherd.config import Config
+from shepherd.config import Config, Reap
 from shepherd.dispatch import reaper_sources as sources
 from shepherd.dispatch.disk_budget import DiskBudget
 from shepherd.dispatch.items import Item
@@ -25,6 +24,7 @@ from shepherd.formats.vocabulary import word
 from shepherd.importing import warc_file as warcfile
 from shepherd.importing.account import Account, RecordPlace
 from shepherd.importing.judge import Bad, Judge, LeftOut, WarcPage
+from shepherd.importing.reading import ImportFile, records_of
 from shepherd.importing.round import Round
 from shepherd.importing.warc_file import Damage, Record
 from shepherd.importing.worker_pool import WorkerPool
@@ -47,14 +47,6 @@ WORDS: Final = {
 
 
 @dataclass(frozen=True)
-class ImportFile:
-    """A file to import: its name in messages, and what opens it."""
-
-    name: str
-    open: Callable[[], AbstractContextManager[warcfile.Stream]]
-
-
-@dataclass(frozen=True)
 class Options:
     weight: int  # of new documents
     round_records: int  # taken in at a time
@@ -65,15 +57,18 @@ class Options:
 class Feed:
     """The records of all files, one after the other; `file` is the number of the one at hand."""
 
-    def __init__(self, files: Sequence[ImportFile], most: int) -> None:
+    def __init__(self, files: Sequence[ImportFile], most: int, reap: Reap) -> None:
         self.files, self.file, self.ended = files, 0, False
-        self._records = self._read(most)
+        self._records = self._read(most, reap)
 
-    def _read(self, most: int) -> Iterator[Record | Damage]:
-        for number, source in enumerate(self.files):
+    def _read(self, most: int, reap: Reap) -> Generator[Record | Damage]:
+        for number, file in enumerate(self.files):
             self.file = number
-            with source.open() as stream:
-                yield from warcfile.records(stream, most)
+            yield from records_of(file, most, reap)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._records.close()
 
     def next(self) -> Record | Damage | None:
         """None at the end."""

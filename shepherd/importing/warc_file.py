@@ -15,11 +15,11 @@ import base64
 import binascii
 import hashlib
 import io
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from isal import isal_zlib
+from msgspec import Struct
 from warcio.exceptions import ArchiveLoadFailed
 from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeadersParser, StatusAndHeadersParserException
@@ -48,11 +48,10 @@ class Broken(Exception):
         self.vain_bytes = vain_bytes
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True, array_like=True, tag=True, tag_field="struct"):
     offset: int
     type: str
-    headers: Mapping[str, str]  # by name in lower case
+    headers: dict[str, str]  # by name in lower case
     block: bytes  # its first bytes, at most `most`
     length: int  # of the whole block
 
@@ -61,8 +60,7 @@ class Record:
         return len(self.block) < self.length
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(Struct, frozen=True, array_like=True, tag=True, tag_field="struct"):
     offset: int
     why: str
     is_last: bool = False  # the rest of the file is not read

@@ -293,7 +293,7 @@ def test_import_that_is_asked_to_stop_keeps_what_it_has_read(home: Home) -> None
         assert process.stdin is not None and process.stderr is not None
         process.stdin.write(whole)
         process.stdin.flush()
-        wait_until(lambda: children(process.pid))  # its reapd is there, so it has read a record
+        wait_until(lambda: len(children(process.pid)) == 2)  # beside the reader its reapd is there, so it has read a record
         process.send_signal(signal.SIGTERM)
         while b"asked to stop" not in process.stderr.readline():
             assert process.poll() is None
