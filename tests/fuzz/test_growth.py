@@ -45,8 +45,12 @@ from shepherd.report import spelling
 from shepherd.urls import Footprints
 
 MOST: Final = 6.0  # times the CPU for four times the bytes
-LENGTHS: Final = ((1 << 14, 1 << 16), (1 << 12, 1 << 14))
-LARGE: Final = {"scan.is_tame": ((1 << 16, 1 << 18), (1 << 14, 1 << 16))}  # it looks closer at pages of more than 128 KiB
+LENGTHS: Final = ((1 << 14, 1 << 16), (1 << 16, 1 << 18))  # the second pair is for what grows too much between the first
+LARGE: Final = {
+    "scan.is_tame": ((1 << 16, 1 << 18), (1 << 18, 1 << 20)),  # it looks closer at pages of more than 128 KiB
+    "recording.exchange_of": ((1 << 18, 1 << 20), (1 << 20, 1 << 22)),  # to copy what follows a head is quick, but a square
+    "recording.without_chunks": ((1 << 18, 1 << 20), (1 << 20, 1 << 22)),
+}
 CHEAP_S: Final = 0.004  # of CPU for the longest: a square of its bytes costs a hundred times that
 ROUNDS: Final = 3
 
@@ -472,7 +476,7 @@ def cpu_s(feed: Feed, data: bytes, rounds: int) -> float:
 
 
 def growth(feed: Feed, shape: Shape, lengths: tuple[tuple[int, int], ...] = LENGTHS) -> float:
-    """Times the CPU for four times the bytes: the least of all lengths, because at a limit another way is taken."""
+    """Times the CPU for four times the bytes; the least of all lengths, because at a limit another way is taken."""
     if cpu_s(feed, made(shape, lengths[0][1]), 1) < CHEAP_S:
         return 1.0
     least = float("inf")

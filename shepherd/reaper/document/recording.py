@@ -85,21 +85,24 @@ def _response(recorded: wire.Recorded, limits: FetchLimits) -> Response:
 
 
 def _split(http: bytes, max_head_bytes: int) -> tuple[int, bytes, bytes, bytes]:
-    """Status, status line, headers with their line ends, and body; interim answers (1xx) before it are skipped."""
+    """Status, status line, headers with their line ends, and body; interim answers (1xx) before it are skipped.
+
+    All heads together have `max_head_bytes`.
+    """
     position = 0
     while True:
-        end = MessageHead.END.search(http, position, position + max_head_bytes)
-        if end is None and len(http) - position > max_head_bytes:
+        end = MessageHead.END.search(http, position, max_head_bytes)
+        if end is None and len(http) > max_head_bytes:
             raise ValueError(f"no end of the headers within {max_head_bytes} bytes")
         head = http[position : end.start() + 1 if end else len(http)]
         line, _, headers = head.partition(b"\n")
         status_match = MessageHead.RECORDED_STATUS.fullmatch(line.rstrip(b"\r"))
         if status_match is None:
             raise ValueError("no status line")
-        status, body = int(status_match[1]), http[end.end() :] if end else b""
-        if not 100 <= status < 200 or not body.startswith(b"HTTP/"):
-            return status, line.rstrip(b"\r"), headers, body
-        position = len(http) - len(body)
+        status = int(status_match[1])
+        if end is None or not 100 <= status < 200 or not http.startswith(b"HTTP/", end.end()):
+            return status, line.rstrip(b"\r"), headers, http[end.end() :] if end else b""
+        position = end.end()
 
 
 def without_chunks(body: bytes) -> tuple[bytes, bool]:

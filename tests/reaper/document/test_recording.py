@@ -142,7 +142,9 @@ def test_interim_answer_is_not_the_answer() -> None:
         b"HTTP/1.1 304 Not Modified\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000 + b"\r\nbody",
         b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 600_000,
     ],
+    ids=lambda http: repr(http[:40]),
 )
 def test_what_is_no_answer_is_malformed(http: bytes) -> None:
     outcome = worked_on(http)
