@@ -22,7 +22,7 @@ PARTS: Final = 3  # of a lease; one is renewed after the first of them, and may 
 
 
 @contextlib.contextmanager
-def held(server: Server, program: str, state: int | None = None) -> Iterator[ServerLease]:
+def hold(server: Server, program: str, state: int | None = None) -> Iterator[ServerLease]:
     """A lease on a closed state, the newest by default, until the block ends or this process does."""
     purpose = f"{program} on {socket.gethostname()}, pid {os.getpid()}"[: api.MOST_PURPOSE]
     lease = server.lease(purpose, state, LEASE_S)

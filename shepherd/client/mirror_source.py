@@ -40,7 +40,7 @@ class MirrorSource:
         """A closed state, the newest by default, for as long as the block runs."""
         with contextlib.ExitStack() as stack:
             with _typed_errors(self.where):
-                lease = stack.enter_context(heartbeat.held(self._server, PROGRAM, number))
+                lease = stack.enter_context(heartbeat.hold(self._server, PROGRAM, number))
             yield LeasedState(self._server, lease)
 
 

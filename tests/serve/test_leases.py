@@ -181,9 +181,9 @@ def test_program_renews_its_lease_whatever_it_is_doing(tmp_path: Path) -> None:
     """Nothing is transferred meanwhile."""
     fill(tmp_path, flock(3))
     with serving(tmp_path, "lease_s = 9\n") as served, served.as_client("mirror") as server:
-        with heartbeat.held(server, "shep-mirror") as held:
+        with heartbeat.hold(server, "shep-mirror") as one:
             (first,) = served.database.leases.all()
-            assert held.name == first.name
+            assert one.name == first.name
             wait_until(lambda: served.database.leases.all()[0].expires > first.expires, "it is not renewed")
             shown = call("shep", "states", "--db", str(tmp_path / "db"), "--cf", str(tmp_path / "cf")).stdout
             assert f"mirror (shep-serve: shep-mirror on {socket.gethostname()}, pid {os.getpid()}) until" in shown

@@ -35,7 +35,7 @@ def _export(server: Server, options: ExportOptions, since: int | None, again: bo
     from shepherd.client import heartbeat
     from shepherd.export.remote import PROGRAM, RemoteSource
 
-    with heartbeat.held(server, PROGRAM, options.number) as lease:
+    with heartbeat.hold(server, PROGRAM, options.number) as lease:
         if again and lease.state <= (since or 0):
             raise NothingToDo(f"nothing is new since state {since}, which the cursor {options.cursor} has reached")
         on_damage = export_run.DamageReporter()
