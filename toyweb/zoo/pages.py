@@ -67,6 +67,24 @@ def _many_attributes() -> Iterable[bytes]:
     yield b'href="/behind.html">behind</a>'
 
 
+def _openers() -> Iterable[bytes]:
+    yield _TOP
+    yield from _repeated(b"<a", 9_000)
+    yield from _repeated(b"x" * 1024, 1024)
+    yield b" href=/behind.html>behind</a>"
+
+
+def _lazy_images() -> Iterable[bytes]:
+    yield _TOP
+    yield from _repeated(b"words ", 60_000)
+    attributes = b"class=c id=i src=s data-src=d alt=a width=1 height=1 loading=lazy decoding=async sizes=auto title=t style=s"
+    yield from _repeated(b"<img " + attributes + b">", 80)
+
+
+def _long_reference() -> Iterable[bytes]:
+    yield _TOP + b"<title>&#" + b"5" * 5_000 + b';</title><a href="/?&#' + b"5" * 5_000 + b';">behind</a>&#x' + b"f" * 5_000
+
+
 def _entities() -> Iterable[bytes]:
     yield _TOP + b"<p>"
     yield from _repeated(b"&CounterClockwiseContourIntegral;&ampamp&#x110000;&#99999999999;&notit;", 50_000)
@@ -177,6 +195,9 @@ EXHIBITS: tuple[Exhibit, ...] = (
     _served("formatting-adopted", "anchors and blocks that cross each other", _adoption),
     _served("attribute-10mb", "an attribute of 10 MB", _long_attribute),
     _served("attributes-many", "a tag with 100,000 attributes", _many_attributes),
+    _served("openers-many", "9,000 openers of tags before a word of 1 MB", _openers),
+    _served("images-lazy", "80 images with 12 attributes each, behind much text", _lazy_images),
+    _served("reference-long", "character references of 5,000 digits", _long_reference),
     _served("entities-many", "character references that are wrong in every way", _entities),
     _served("comment-unclosed", "a comment that never ends", _open_forever(b"<!-- ")),
     _served("script-unclosed", "a script that never ends", _open_forever(b"<script><!--<script>")),
@@ -187,6 +208,12 @@ EXHIBITS: tuple[Exhibit, ...] = (
     _served("tags-unnamed", "five million times <", _one_line),
     _served("terminal-escapes", "escapes for a terminal in title, link and headers", _escapes, _HTML, *_ESCAPED),
     _served("charset-bogus", "a charset that does not exist", lambda: (_TOP,), "text/html; charset=klingon-8"),
+    _served(
+        "charset-blanks",
+        "60,000 blanks where a charset should stand",
+        lambda: (_TOP,),
+        "text/html; charset=" + " " * 60_000 + "x",
+    ),
     _served("charset-utf-7", "a script hidden in UTF-7", lambda: (_TOP + b"+ADw-script+AD4-",), "text/html; charset=utf-7"),
     _served("type-garbage", "a content type of 4 KB", lambda: (_TOP,), "text/" + "x" * 4096),
     _served("sitemap-laughs", "an XML bomb: entities within entities", _billion_laughs, _XML),
