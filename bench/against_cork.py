@@ -150,19 +150,18 @@ def _servers(verdict: Verdict, connection: duckdb.DuckDBPyConnection, case: Case
         where (flags & 1 <> 0 or result = {CONNECTION}) and qkey >> 56 <> 127""")
     connection.execute("""create table asked as select qkey, count(*) as fetches, count_if(failed) as errors,
         sum(download_ms) // count(*) as ms, max(end_ms) as end_ms,
-        max(end_ms + retry_after_s::bigint * 1000) filter (retry_after_s > 0) as wanted_ms,
         max(n) filter (not slow) as calm from contact group by qkey""")
     connection.execute("""create table backing as select c.qkey, count(*) as slow from contact c join asked a using (qkey)
         where c.slow and c.n > coalesce(a.calm, -1) group by 1""")
-    asked = f"greatest(case delay_ms when {NO_LIMIT} then {default_ms} else delay_ms end, crawl_delay_ms)"
+    asked = f"greatest(case delay_ms when {NO_LIMIT} then {default_ms} else delay_ms end, least(crawl_delay_ms, {polite.neighbours_s * 1000}))"
     connection.execute(f"""create table own as select qkey, max({asked}) as delay, max(slots) as slots, max("group") as "group"
         from after_sites where qkey >> 56 <> 127 group by 1""")
     want = fetch(
         connection,
         f"""select qkey, case when end_ms is null then old_next
-            else greatest(end_ms + delay_ms * (1::bigint << backoff), coalesce(wanted_ms, 0), 0) end as next_ms,
+            else end_ms + delay_ms * (1::bigint << backoff) end as next_ms,
         delay_ms, avg_ms, fetches, errors, slots, backoff, "group" from (
-        select q.qkey, a.end_ms, a.wanted_ms, coalesce(v.next_ms, 0) as old_next,
+        select q.qkey, a.end_ms, coalesce(v.next_ms, 0) as old_next,
         coalesce(o.delay, v.delay_ms, {default_ms})::bigint as delay_ms,
         case when a.ms is null then coalesce(v.avg_ms, 0) when coalesce(v.avg_ms, 0) = 0 then a.ms
             else (7 * v.avg_ms::bigint + a.ms) // 8 end as avg_ms,

@@ -21,7 +21,8 @@ from shepherd.politeness.server_limits import ServerLimits
 from shepherd.urls import ROBOTS_PATH, Footprints, is_address_of
 
 LOG = logging.getLogger("shepherd.dispatch")
-FIRST: Final = MAX_PRIORITY  # of robots files; the groups' calls give no page as much
+FIRST: Final = MAX_PRIORITY  # of robots files; no page gets as much
+LAST: Final = 0
 MOST_LOOKUPS: Final = 2
 
 
@@ -55,7 +56,7 @@ class Admission:
     def advance(self, site: Site) -> None:
         if site.address:
             site.queue = self._server_limits.attach_site(site.site, site.qkey, site.group, site.delay_ms, site.crawl_delay_ms)
-            self._queue(site, site.take_hops(), FIRST)
+            self._queue(site, site.take_hops(), FIRST, FIRST)
         if site.stage == Stage.SHUT:
             self._give_up(site)
         elif site.address:
@@ -71,14 +72,17 @@ class Admission:
             self._queue(site, self._waiting(site))
         elif site.stage != Stage.ASKING and (site.waiting or site.robots_item >= 0):
             site.stage, planned = Stage.ASKING, site.take_robots()
-            self._queue(site, planned or [self._items.add(self._robots_item(site)).number], FIRST)
+            numbers = planned or [self._items.add(self._robots_item(site)).number]
+            self._queue(site, numbers, *_bounds_of_robots(site))
 
     def _waiting(self, site: Site) -> list[int]:
         return [number for number in self._book.take_waiting(site) if not self._items.skip_replaced(number)]
 
-    def _queue(self, site: Site, numbers: list[int], least: int = 0, not_before_ms: int = 0) -> None:
-        """Give items to the groups, with at least this priority; robots files come before all pages."""
-        self._calls.queue(site, numbers, least, not_before_ms)
+    def _queue(
+        self, site: Site, numbers: list[int], least: int = 0, most: int = MAX_PRIORITY - 1, not_before_ms: int = 0
+    ) -> None:
+        """Give items to the groups, with a priority between these; robots files come before all pages, if anybody is there."""
+        self._calls.queue(site, numbers, least, most, not_before_ms)
 
     def _robots_item(self, site: Site) -> Item:
         url = site.name + ROBOTS_PATH
@@ -103,7 +107,8 @@ class Admission:
         self._put_back(item)
         site = self.site(item.contact)
         if site.address:
-            self._queue(site, [item.number], FIRST if item.kind == Kind.ROBOTS else 0, not_before_ms)
+            bounds = (LAST, MAX_PRIORITY - 1) if item.kind == Kind.PAGE else _bounds_of_robots(site)
+            self._queue(site, [item.number], *bounds, not_before_ms)
             return
         if item.kind == Kind.PAGE:
             site.park(item.number)
@@ -148,6 +153,7 @@ class Admission:
     def robots_known(self, site: Site, rules: bytes, status: int) -> None:
         """What its robots.txt says; status 0 = it cannot be reached, so nothing is gathered, unless the filter ignores that."""
         site.rules_known, site.rules, site.rules_status, site.robots_item = True, rules, status, -1
+        site.has_answered |= bool(status)
         is_open = status or self._book.ignores_robots(site)
         site.stage = Stage.OPEN if is_open else Stage.SHUT
         site.reason = Reason.NONE if is_open else Reason.ROBOTS_UNREACHABLE
@@ -195,3 +201,8 @@ class Admission:
             self.fail(self._items.get(number), Result.SITE, reason, site.qkey)
         if numbers:
             LOG.info("%s: every page fails alike (%s); %d more are not fetched", site.name, reason.name, len(numbers))
+
+
+def _bounds_of_robots(site: Site) -> tuple[int, int]:
+    """Between which priorities a robots.txt is asked for: before all pages, or behind them where perhaps nobody is there."""
+    return (LAST, LAST) if site.is_strange else (FIRST, FIRST)

@@ -78,8 +78,8 @@ class Dispatcher:
         self._sources = list(enumerate(sources, 1))
         self._counts = [SourceCounts(0, 0)] * (len(self._sources) + 1)
         self._book = SiteBook(state, config.politeness, filters, now_ms // 1000)
-        pauses, names = site_pauses(state, now_ms, config.politeness), self._book.name_of
-        self._server_limits = ServerLimits(state.servers, pauses, state.control.unsure, now_ms, config.politeness, names)
+        pauses, unsure_ms = site_pauses(state, now_ms, config.politeness), state.control.unsure
+        self._server_limits = ServerLimits(state.servers, pauses, unsure_ms, now_ms, config.politeness, self._book)
         self._calls = GroupCalls(groups, self._items, self._server_limits, clock_ms)
         self._admission = Admission(
             self._book, self._items, self._calls, self._server_limits, self._ledger, self._prints, clock_ms

@@ -15,7 +15,7 @@ from typing import Final
 
 from shepherd.dispatch.items import Items, ItemState
 from shepherd.dispatch.sites import Site
-from shepherd.politeness.groups.engine import MAX_PRIORITY, FetchEnd, Groups, QueueEntry
+from shepherd.politeness.groups.engine import FetchEnd, Groups, QueueEntry
 from shepherd.politeness.server_limits import ServerLimits
 
 MOST_ENTRIES: Final = 10_000  # in one call; of rows of a plan there are objects only so long
@@ -31,6 +31,7 @@ class _Batch:
     site: int
     numbers: Sequence[int]
     least: int  # priority that they have at least
+    most: int
     not_before_ms: int
 
 
@@ -46,12 +47,12 @@ class GroupCalls:
         self._work: list[_Batch | _Drop] = []
         self._unused: list[FetchEnd] = []
 
-    def queue(self, site: Site, numbers: Sequence[int], least: int, not_before_ms: int = 0) -> None:
-        """Items to be handed out when their site may be asked, each by its own priority, but as urgent as `least`."""
+    def queue(self, site: Site, numbers: Sequence[int], least: int, most: int, not_before_ms: int = 0) -> None:
+        """Items to be handed out when their site may be asked, each by its own priority as far as `least` and `most` let it."""
         for number in numbers:
             self._items.move(number, ItemState.QUEUED)
         if numbers:
-            self._work.append(_Batch(site.queue, site.site, numbers, least, not_before_ms))
+            self._work.append(_Batch(site.queue, site.site, numbers, least, most, not_before_ms))
 
     def drop(self, site: Site, on_dropped: OnDropped) -> None:
         """Take back all that is queued at a site; `on_dropped` gets the items, but not those for which others stand."""
@@ -95,7 +96,7 @@ class GroupCalls:
         for batch in batches:
             for number in batch.numbers:
                 priority, source = self._items.rank(number)
-                priority = max(min(priority, MAX_PRIORITY - 1), batch.least)
+                priority = max(min(priority, batch.most), batch.least)
                 entries.append(QueueEntry(number, batch.group, batch.site, priority, batch.not_before_ms, source))
                 if len(entries) >= MOST_ENTRIES:
                     await self._groups.add_many(entries)

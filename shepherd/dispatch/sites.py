@@ -21,6 +21,7 @@ from shepherd.errors import Corruption
 from shepherd.filters import Filter
 from shepherd.formats.tables import CONTRIB_BIT, I64, NO_OID, QKEY_IPV4, U32, U64, Reason, is_resolved
 from shepherd.politeness.delays import default_delay_ms, is_to_come, longest_lookup_s, longest_robots_s, site_delay_ms
+from shepherd.politeness.strange_ports import has_unusual_port
 from shepherd.robots import ABSENT
 from shepherd.store.state import lookup
 from shepherd.store.state.directory import State
@@ -68,6 +69,7 @@ class Site:
     last: int = 0
     parked: list[int] | None = None  # other items that wait for it to open
     hops: list[int] | None = None  # robots files of other sites that wait for its address only
+    has_answered: bool = False  # its robots.txt, now or ever
     robots_item: int = -1  # its robots.txt, where it is planned and not yet with the groups
     lookups: int = 0  # of its address, that nobody answered
     failures: int = 0  # in a row, of a kind that more of its pages would meet too
@@ -96,6 +98,11 @@ class Site:
     def take_robots(self) -> list[int]:
         number, self.robots_item = self.robots_item, -1
         return [number] if number >= 0 else []
+
+    @property
+    def is_strange(self) -> bool:
+        """Whether it is on a port of which nobody knows whether anything is there (politeness/strange_ports)."""
+        return not self.has_answered and has_unusual_port(self.name)
 
     @property
     def wait_ms(self) -> int:
@@ -131,6 +138,10 @@ class SiteBook:
         """ "" for one that is not known."""
         entry = self.get(site)
         return entry.name if entry is not None else ""
+
+    def is_strange(self, site: int) -> bool:
+        entry = self.get(site)
+        return entry is not None and entry.is_strange
 
     def enter(self, site: int, norm: int, name: str) -> Site:
         """A site that is not in the state yet."""
@@ -219,6 +230,7 @@ class SiteBook:
                 delay_ms=self._delay_ms(fields["delay_ms"]),
                 crawl_delay_ms=fields["crawl_delay_ms"],
             )
+            entry.has_answered = fields["robots_checked"] > 0
             if is_resolved(entry.qkey) and is_to_come(fields["qkey_next"], now_s, self._lookup_s):
                 entry.address = address_of(entry.qkey)
             if is_to_come(fields["robots_next"], now_s, self._robots_s):

@@ -45,7 +45,8 @@ SITE_CHANGED = (
     *("robots_since", "robots_status", "crawl_delay_ms", "moves", "pause_s", "pause_end"),
 )
 SERVER_CHANGED = ("next_ms", "delay_ms", "avg_ms", "fetches", "errors", "backoff", "slots", "group")
-CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "end_ms", "download_ms", "status", "result")])
+CONTACT = np.dtype([(n, JOURNAL[n]) for n in ("qkey", "answered", "end_ms", "download_ms", "status", "result")])
+NO_SITES = np.zeros(0, np.uint64)
 WAITING = ("next_ms", "delay_ms", "backoff")
 SET = (("qkey", "set_qkey"), ("slots", "slots"), ("group", "group"))
 WITHOUT_ADDRESS = (Reason.GUARD, Reason.NO_ADDRESS, Reason.LOOKUP, Reason.LOOK_UPS)
@@ -258,16 +259,22 @@ def settings(qkey: U64, claimed: ServerClaims, politeness: config.Politeness) ->
     return columns
 
 
-def apply_contacts(servers: Columns, contact: Records, politeness: config.Politeness) -> dict[str, Array]:
-    """The columns that contacts change; every contact's server is here, with the delay that it has from now on."""
+def apply_contacts(
+    servers: Columns, contact: Records, politeness: config.Politeness, strange: U64 = NO_SITES
+) -> dict[str, Array]:
+    """The columns that contacts change; every contact's server is here, with the delay that it has from now on.
+
+    That a port of a `strange` site is closed says nothing of its server (`strange_ports`).
+    """
     row = find_servers(servers["qkey"], _u64(contact["qkey"]))
     failed = np.isin(contact["result"], (Result.SOFT, Result.HARD, Result.SITE, Result.CONNECTION))
     slow_down = delays.are_slow_downs(contact["result"], contact["status"])
+    counts = (contact["result"] != Result.CONNECTION) | (find_sites(strange, _u64(contact["answered"])) < 0)
     columns = {
         "fetches": _add(servers["fetches"], row),
         "errors": _add(servers["errors"], row[failed]),
         "avg_ms": _average(servers["avg_ms"], row, contact["download_ms"]),
-        "backoff": delays.next_levels(servers["backoff"], row, slow_down, politeness.max_backoff),
+        "backoff": delays.next_levels(servers["backoff"], row[counts], slow_down[counts], politeness.max_backoff),
     }
     waits_ms = delays.waits_ms(servers["delay_ms"], columns["backoff"])
     columns["next_ms"] = delays.next_contacts_ms(servers["next_ms"], waits_ms, row, contact["end_ms"])

@@ -19,7 +19,7 @@ import numpy as np
 
 from shepherd import config
 from shepherd.arrays.keys import distinct, find_servers, find_sites, pick, with_flag
-from shepherd.formats.tables import I64, NO_LIMIT, U64, Array, Columns, JournalFlag, Kind, Records, Result
+from shepherd.formats.tables import I64, NO_LIMIT, U64, Array, Bools, Columns, JournalFlag, Kind, Records, Result
 from shepherd.politeness.quota import unresolved
 
 SITE_COLUMNS = ("site", "delay_ms", "crawl_delay_ms", "group")
@@ -73,6 +73,7 @@ class Journal:
     sites: Columns
     servers: Columns
     group: U64  # of each contact
+    after_answer: Bools  # of each: whether its site had answered an earlier one of this journal
     default_ms: int  # at most; of sites that the filter does not speak of
     bound_ms: int  # what one site may ask of its group
     max_backoff: int
@@ -159,6 +160,7 @@ def journal(
         sites=sites,
         servers=servers,
         group=group,
+        after_answer=_after_answer(contacts),
         default_ms=default_ms,
         bound_ms=politeness.neighbours_s * 1000,
         max_backoff=politeness.max_backoff,
@@ -179,7 +181,7 @@ def group_obligations(number: int, journal: Journal, rows: I64) -> Obligation:
     if journal.before:
         claims.append((group, np.zeros(len(rows), np.int64), _recorded(journal.servers, at_server)))
     delay_ms = _running(claims, group, end)
-    level = _levels(group, end, some["result"], some["status"], journal.max_backoff)
+    level = _levels(group, end, journal.after_answer[rows], some["result"], some["status"], journal.max_backoff)
     retry_ms = np.minimum(_retry_ms(some), journal.bound_ms)
     return Obligation(
         journal=np.full(len(rows), number),
@@ -276,8 +278,28 @@ def _running(claims: Sequence[tuple[U64, I64, I64]], group: U64, moments: I64) -
     )  # else nothing was claimed by then
 
 
-def _levels(group: U64, end: I64, result: Array, status: Array, limit: int) -> I64:
-    """How many failures in a row each contact ends with."""
+def _levels(group: U64, end: I64, after_answer: Bools, result: Array, status: Array, limit: int) -> I64:
+    """How many failures in a row each contact ends with.
+
+    That nobody takes connections counts where the site has answered before: else its port may be one that anybody has named.
+    """
+    level = np.zeros(len(group), np.int64)
+    countable = np.flatnonzero((result != Result.CONNECTION) | after_answer)
+    some = (group[countable], end[countable], result[countable], status[countable])
+    level[countable] = _levels_in_row(*some, limit)
+    return level
+
+
+def _after_answer(contacts: Records) -> Bools:
+    site, end, answered = _u64(contacts["answered"]), contacts["end_ms"], contacts["result"] != Result.CONNECTION
+    sites = distinct(site)
+    number = np.searchsorted(sites, site)
+    first = np.full(len(sites), np.iinfo(np.int64).max)
+    np.minimum.at(first, number[answered], end[answered])
+    return np.asarray(first[number] < end)
+
+
+def _levels_in_row(group: U64, end: I64, result: Array, status: Array, limit: int) -> I64:
     order = np.lexsort((end, group))
     slow = ((result == Result.CONNECTION) | np.isin(status, SLOW_DOWN))[order]
     new = np.ones(len(order), bool)

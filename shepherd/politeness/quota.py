@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shepherd import config
-from shepherd.arrays.keys import distinct, find_servers, find_sites
+from shepherd.arrays.keys import distinct, find_servers, find_sites, run_ranks, run_starts
 from shepherd.filters import ignore_robots
 from shepherd.formats.tables import I64, QKEY_NONE, U8, U32, U64, Bools, Columns, Deferred, show_qkey
 from shepherd.politeness import delays
@@ -25,6 +25,7 @@ STEP = 500_000  # sites or servers looked at together
 LONGEST_MS = 1 << 46  # of a reap, so that slots times it fit into 64 bits
 MOST_CONTACTS = (1 << 31) - 1
 FIRST_NONE, LAST_NONE = np.uint64(QKEY_NONE << 56), np.uint64((QKEY_NONE + 1 << 56) - 1)
+MOST_STRANGE = 2  # sites on ports that never answered, of one host and of one server
 LEAST_PLAN = 1_000  # a speed that would allow less was measured on too little to be believed
 
 I32 = npt.NDArray[np.int32]
@@ -158,10 +159,11 @@ def servers_of(
     politeness: config.Politeness,
     unsure_ms: int = 0,
     owners: Owners = one_owner,
+    strange: tuple[I64, U64] = (np.zeros(0, np.int64), np.zeros(0, np.uint64)),
 ) -> Servers:
     """`unsure_ms`: up to this moment a server may have been contacted without our knowing, so each waits its delay from it.
 
-    `owners` gives those of some rows of `sites`.
+    `owners` gives those of some rows of `sites`; `strange` are the rows on ports that never answered, and their hosts.
     """
     rows_in_table = len(servers["qkey"])
     of_site = _rows_of_addresses(servers["qkey"], sites["qkey"])
@@ -192,16 +194,20 @@ def servers_of(
     pauses = PausedSites.of(sites, now_ms, clockwork.bound_ms)
     server = of_site[pauses.rows].astype(np.int64)
     common = common_demands(server.astype(np.uint64), owners(pauses.rows), pauses.until_ms)
-    quiet, place = np.unique(np.concatenate([server, common[0].astype(np.int64)]), return_inverse=True)
+    askers = np.concatenate([server.astype(np.uint64), common[0]])
+    quiet = distinct(askers)
     until_ms = np.full(len(quiet), now_ms)
-    np.maximum.at(until_ms, place, np.concatenate([pauses.shared_ms, common[1]]))
-    clockwork = replace(clockwork, table=_with_busy_slots(table, of_site), few=few, quiet=quiet, quiet_ms=until_ms - now_ms)
+    np.maximum.at(until_ms, np.searchsorted(quiet, askers), np.concatenate([pauses.shared_ms, common[1]]))
+    clockwork = replace(
+        clockwork, table=_with_busy_slots(table, of_site), few=few, quiet=quiet.astype(np.int64), quiet_ms=until_ms - now_ms
+    )
     reap_ms = min(plan.reap_s * 1000, LONGEST_MS)
     quota = _quotas(clockwork, rows_in_table + len(few.slots) + len(own), reap_ms)
     quota[_waits_anew(clockwork, unsure_ms, len(quota)) & (quota == 0)] = 1
     needs_robots, shut = _site_facts(sites, quota, of_site, now_s, politeness)
     asleep = pauses.rows[(pauses.until_ms - now_ms >= reap_ms) & ~pauses.anew]
     shut[asleep] = np.where(shut[asleep] == Deferred.NOT, np.uint8(Deferred.SITE_WAITS), shut[asleep])
+    shut[_too_many_strange(*strange, sites, of_site, shut)] = Deferred.SERVER_QUOTA
     return Servers(of_site, needs_robots, shut, quota, *_slow_sites(clockwork, reap_ms), clockwork)
 
 
@@ -214,6 +220,17 @@ def _waits_anew(clockwork: _Clockwork, unsure_ms: int, count: int) -> Bools:
     credible_ms = delays.credibles_ms(table.next_ms, waits_ms, now_ms)
     anew[: len(table.next_ms)] |= credible_ms + delays.AHEAD_S * 1000 < table.next_ms
     return anew
+
+
+def _too_many_strange(rows: I64, hosts: U64, sites: Columns, of_site: I32, shut: U8) -> I64:
+    """Of the strange sites that are open, all but a few of each host and server; who was put off longest ago comes first."""
+    is_open = shut[rows] == Deferred.NOT
+    rows, hosts = rows[is_open], hosts[is_open]
+    keep = np.ones(len(rows), np.bool_)
+    for of in (hosts, of_site[rows].astype(np.uint64)):
+        order = np.lexsort((rows, sites["robots_next"][rows], ~keep, of))
+        keep[order[run_ranks(run_starts(of[order])) >= MOST_STRANGE]] = False
+    return rows[~keep]
 
 
 def _slow_sites(clockwork: _Clockwork, reap_ms: int) -> tuple[U32, I32]:

@@ -15,20 +15,31 @@ which passes it on before it releases or adds anything that it holds for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from shepherd.config import Politeness
 from shepherd.filters.settings import GROUP_BIT
 from shepherd.formats.journal import Entry
-from shepherd.formats.tables import I64, JournalFlag, Records
+from shepherd.formats.tables import I64, JournalFlag, Records, Result
 from shepherd.politeness import delays
 from shepherd.politeness.groups.engine import Change, Setting
 from shepherd.politeness.site_pauses import SitePause
 from shepherd.politeness.tenants import Accord, owner_of
 from shepherd.store.state.columns import Table
 from shepherd.store.state.contact_notes import Notes
+
+
+class AskedSites(Protocol):
+    """What is known of any site that is asked."""
+
+    def name_of(self, site: int) -> str:
+        """`scheme://host[:port]`."""
+
+    def is_strange(self, site: int) -> bool:
+        """Whether it is on a port that has not answered yet (`strange_ports`)."""
 
 
 class ServerLimits:
@@ -39,10 +50,10 @@ class ServerLimits:
         unsure_ms: int,
         start_ms: int,
         politeness: Politeness,
-        name_of: Callable[[int], str],
+        sites: AskedSites,
     ) -> None:
-        """`pauses` are those that hold at the start; `name_of` gives `scheme://host[:port]` of any site that is asked."""
-        self._start_ms, self._max_backoff, self._name_of = start_ms, politeness.max_backoff, name_of
+        """`pauses` are those that hold at the start."""
+        self._start_ms, self._max_backoff, self._sites = start_ms, politeness.max_backoff, sites
         self._bound_ms = delays.neighbours_ms(politeness)
         self._changes: list[Change] = []
         self._servers = servers
@@ -58,6 +69,7 @@ class ServerLimits:
         self._hold_of_server: dict[int, int] = {}
         self._asked_ms: dict[int, int] = {}  # when a group, or a server, was last asked by hand
         self._hold_of_site: dict[int, int] = {}
+        self._heard_of: set[int] = set()  # strange sites that have answered in this reap
         for pause in pauses:
             group = pause.group or self._group_of_server(pause.qkey) or pause.qkey
             self._pause(pause.site, group, pause.owner, pause.until_ms)
@@ -85,7 +97,7 @@ class ServerLimits:
         asked_ms = delays.retry_after_ms(int(record["retry_after_s"]))
         if asked_ms:
             end_ms, site = min(int(record["end_ms"]), self._start_ms), int(record["answered"])
-            self._pause(site, group, owner_of(self._name_of(site)), end_ms + asked_ms)
+            self._pause(site, group, owner_of(self._sites.name_of(site)), end_ms + asked_ms)
             until_ms = end_ms + min(asked_ms, self._bound_ms)
             self._hold_of_server[group] = max(until_ms, self._hold_of_server.get(group, 0))
 
@@ -97,7 +109,9 @@ class ServerLimits:
             end_ms = min(int(record["end_ms"]), self._start_ms)
             for key in {int(record["qkey"]), int(record["group"])} - {0}:  # the server, and its group if it has one
                 level = self._level_of_server.get(key, self._stored_level(key))
-                self._level_of_server[key] = self._next_level(level, int(record["result"]), int(record["status"]))
+                self._level_of_server[key] = self._next_level(
+                    level, int(record["answered"]), int(record["result"]), int(record["status"])
+                )
                 self._asked_ms[key] = max(end_ms, self._asked_ms.get(key, 0))
                 self._said_before(record, key)
 
@@ -111,7 +125,9 @@ class ServerLimits:
         for record in journalled[np.flatnonzero(journalled["flags"] & JournalFlag.CONTACTED)]:
             qkey = int(record["qkey"])
             level = self._level_of_server.get(qkey, self._stored_level(qkey))
-            self._level_of_server[qkey] = self._next_level(level, int(record["result"]), int(record["status"]))
+            self._level_of_server[qkey] = self._next_level(
+                level, int(record["answered"]), int(record["result"]), int(record["status"])
+            )
             self._said_before(record, qkey)
 
     def attach_site(self, site: int, qkey: int, filter_group: int, delay_ms: int, crawl_delay_ms: int) -> int:
@@ -128,7 +144,7 @@ class ServerLimits:
         shared_ms = max(delay_ms, min(crawl_delay_ms, self._bound_ms))
         if crawl_delay_ms > self._bound_ms:
             slow = self._slow.setdefault(group, Accord())
-            slow.add(owner_of(self._name_of(site)), crawl_delay_ms)
+            slow.add(owner_of(self._sites.name_of(site)), crawl_delay_ms)
             shared_ms = max(shared_ms, slow.value)
             if self._unsure_ms:
                 self._hold_site(site, self._unsure_ms + crawl_delay_ms)
@@ -202,17 +218,22 @@ class ServerLimits:
         """Adapt to an answer of a site: how long (ms) the whole group must now wait at least, if the site said so."""
         if not record.contacted:
             return None
-        level = self._next_level(self._level[group], record.result, record.status)
+        level = self._next_level(self._level[group], site, record.result, record.status)
         if level != self._level[group]:
             self._level[group] = level
             self._change(Setting.BACK_OFF, group, level)
         asked_ms = delays.retry_after_ms(record.retry_after_s)
         if not asked_ms:
             return None
-        self._pause(site, group, owner_of(self._name_of(site)), record.end_ms + asked_ms)
+        self._pause(site, group, owner_of(self._sites.name_of(site)), record.end_ms + asked_ms)
         self._hold_site(site, self._hold_of_site[site])
         self._hold(group, self._pauses[group].value)
         return min(asked_ms, self._bound_ms)
 
-    def _next_level(self, level: int, result: int, status: int) -> int:
+    def _next_level(self, level: int, site: int, result: int, status: int) -> int:
+        """A strange port that is closed changes nothing."""
+        if site not in self._heard_of and self._sites.is_strange(site):
+            if result == Result.CONNECTION:
+                return level
+            self._heard_of.add(site)
         return delays.next_level(level, delays.is_slow_down(result, status), self._max_backoff)

@@ -41,7 +41,7 @@ def admission_of(
     filters = parse_filter(filter_text) if filter_text else filters
     groups = groups or OneByOne(MemoryGroups(lease_ms=1000, delay_ms=1000))
     book = SiteBook(state, Politeness(), filters, cycle_steps.NOW)
-    server_limits = ServerLimits(state.servers, (), 0, NOW_MS, Politeness(max_backoff=8), book.name_of)
+    server_limits = ServerLimits(state.servers, (), 0, NOW_MS, Politeness(max_backoff=8), book)
     contributions, prints = Contributions(harvest.contribute, filters.version), Footprints(state.control.key)
     items = Items(state)
     ledger = Ledger(harvest, contributions, lambda _record, _name: None, lambda item, _record: items.move(item.number, SETTLED))

@@ -120,11 +120,11 @@ def test_crawl_delay_applies_from_the_robots_file_on() -> None:
 
 
 def test_failures_in_a_row_double_the_delay() -> None:
-    failed = {"result": Result.CONNECTION, "status": 0}
-    good = records(contact(0, 10, **failed), contact(2010, 2020, **failed), contact(6020, 6030), contact(7030, 7040))
+    busy, failed = {"result": Result.SOFT, "status": 503}, {"result": Result.CONNECTION, "status": 0}
+    good = records(contact(0, 10, **busy), contact(2010, 2020, **failed), contact(6020, 6030), contact(7030, 7040))
     assert audit(good).count == 0
-    assert whats(audit(records(contact(0, 10, **failed), contact(2009, 2020)))) == ["delay"]
-    assert whats(audit(records(contact(0, 10, **failed), contact(2010, 2020, status=503), contact(6019, 6030)))) == ["delay"]
+    assert whats(audit(records(contact(0, 10, **busy), contact(2009, 2020)))) == ["delay"]
+    assert whats(audit(records(contact(0, 10, **busy), contact(2010, 2020, **failed), contact(6019, 6030)))) == ["delay"]
 
 
 def test_retry_after_delays_the_whole_server() -> None:
@@ -250,3 +250,11 @@ def test_contact_that_came_too_soon_is_shown_with_the_longest_wait_before_it() -
     verdict = audit(records(*lookups, long, contact(500, 510)), crawl_delay_ms={1: 0, 2: 50_000})
     assert [fault.before != fault.after for fault in verdict.faults] == [True] * verdict.count and verdict.count
     assert verdict.faults[0].before == (0, 2) and verdict.faults[0].after == (0, 3)
+
+
+def test_refused_connection_counts_for_the_back_off_once_the_site_has_answered() -> None:
+    refused = {"status": 0, "result": Result.CONNECTION}
+    never = [contact(0, 10, site=2, **refused), contact(1_010, 1_020)]
+    assert audit(records(*never)).count == 0
+    known = [contact(0, 10), contact(1_010, 1_020, **refused), contact(2_020, 2_030)]
+    assert sorted(whats(audit(records(*known)))) == ["delay"]

@@ -31,10 +31,11 @@ from shepherd.cycle.cork.site_updates import TouchedSites
 from shepherd.errors import NothingToDo
 from shepherd.filters import load_filter
 from shepherd.formats.control import CLOSED
-from shepherd.formats.tables import JOURNAL, SERVERS, U64, Array, Columns, Records
+from shepherd.formats.tables import JOURNAL, SERVERS, U64, Array, Columns, Records, Result
 from shepherd.politeness import contacts
 from shepherd.politeness.contacts import ServerClaims
 from shepherd.politeness.site_pauses import owners_in
+from shepherd.politeness.strange_ports import has_unusual_port
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes as contactnotes
@@ -261,11 +262,22 @@ def server_changes(state: State, sites: TableChanges, journal: Records, since: i
     columns["next_ms"][old] = next_ms[row[old]]
     columns["delay_ms"] = contacts.server_delays(touched, columns["delay_ms"], claimed)
     columns |= contacts.settings(touched, claimed, config.politeness)
-    columns |= contacts.apply_contacts(columns, contact, config.politeness)
+    columns |= contacts.apply_contacts(columns, contact, config.politeness, _strange(state, contact))
     changed = Patch(row[old], {name: columns[name][old] for name in contacts.SERVER_CHANGED})
     places = np.searchsorted(old_qkeys, touched[~old]).astype(np.int64)
     added = AddedRows(places, {name: values[~old] for name, values in columns.items()})
     return TableChanges(patch.only_changed(state.servers, changed), added)
+
+
+def _strange(state: State, contact: Records) -> U64:
+    """Of the sites of contacts that failed, those on ports that never answered, neither before nor now; sorted."""
+    failed = contact["result"] == Result.CONNECTION
+    silent = np.setdiff1d(contact["answered"][failed], contact["answered"][~failed])
+    row = keys.find_sites(state.sites["site"][0 : state.sites.rows], silent)
+    silent, row = silent[row >= 0], row[row >= 0]
+    never = state.sites["robots_checked"].take(row) == 0
+    unusual = [bool(new) and has_unusual_port(state.site_name(place)) for place, new in zip(row.tolist(), never, strict=True)]
+    return silent[np.array(unusual, np.bool_)]
 
 
 def _claims(state: State, sites: TableChanges, config: Config) -> ServerClaims:

@@ -30,6 +30,7 @@ from shepherd.formats.tables import I64, U8, Columns, Deferred, Records
 from shepherd.politeness import quota
 from shepherd.politeness.quota import Servers
 from shepherd.politeness.site_pauses import owners_in
+from shepherd.politeness.strange_ports import strange_sites
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.columns import Column
@@ -128,6 +129,7 @@ def _read(state: State, config: Config, now: int, jobs: int, allowed_since: int)
         politeness=config.politeness,
         unsure_ms=state.control.unsure,
         owners=partial(owners_in(state), 0),
+        strange=strange_sites(state),
     )
     ranges = list(partitions(state.index.rows, config.store.partition_rows))
     shared = _Pass(sites, Favours.of(sites), Lookup(sites["site"]), config.plan, now, allowed_since)

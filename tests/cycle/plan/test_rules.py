@@ -117,6 +117,17 @@ def test_a_paused_site_waits_and_its_neighbours_do_not() -> None:
     assert servers(sites, make_server()).shut.tolist() == 2 * [Deferred.NOT]
 
 
+def test_few_strange_ports_of_a_host_and_of_a_server_are_planned_and_others_the_next_time() -> None:
+    sites = make_sites(8)
+    sites["robots_next"][:] = np.arange(8)[::-1]  # who waits longest comes first
+    strange = np.arange(1, 8), np.array([5, 5, 5, 6, 6, 7, 7], np.uint64)
+    found = servers(sites, make_server(), strange=strange)
+    assert np.flatnonzero(found.shut == Deferred.NOT).tolist() == [0, 6, 7]
+    sites["qkey"][1:] = [qkey_unresolved(n) for n in range(7)]
+    found = servers(sites, make_server(), strange=strange)
+    assert np.flatnonzero(found.shut == Deferred.NOT).tolist() == [0, 2, 3, 4, 5, 6, 7]
+
+
 @pytest.mark.parametrize("ahead_s", [2 * 3_600, 30 * DAY_S, 28_000 * DAY_S])
 def test_moments_that_a_wrong_clock_has_stored_silence_nobody(ahead_s: int) -> None:
     late = NOW_S + ahead_s
