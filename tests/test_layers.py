@@ -67,7 +67,7 @@ LIBRARIES = {"pycurl": "reaper.fetch.*", "selectolax": "reaper.document.*", "aio
 PURE = "formats.* arrays.* politeness.* readers.* cycle.*"
 WITH_FILES = (
     "arrays.column_spill arrays.partitions arrays.patch arrays.pool arrays.scratch arrays.spill"
-    " politeness.manual politeness.server_limits politeness.site_pauses politeness.strange_ports"
+    " politeness.manual politeness.server_limits politeness.shared_contacts politeness.site_pauses politeness.strange_ports"
     " readers.reading readers.search readers.segments"
     " cycle.*.drive cycle.common.norms cycle.common.site_table cycle.common.turn"
     " cycle.merge.contributions cycle.merge.requests cycle.merge.sites cycle.merge.waiting cycle.equiv.detect"

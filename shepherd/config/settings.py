@@ -23,6 +23,7 @@ class Politeness:
     """[politeness]: how often a server may be asked."""
 
     delay_s: float = 10.0
+    shared: str = ""  # directory of the contacts that databases of a machine share; empty = one of this user's
     max_backoff: int = 6  # the delay doubles at most this many times after failures
     neighbours_s: int = 60  # what one site may ask of the others on its server, at most; of itself it may ask more
     sites_per_slot: int = 500  # an address with so many sites more is asked by one more at a time, as a CDN's; 0 = never
@@ -282,6 +283,10 @@ class Config:
     @property
     def ca_path(self) -> Path | None:
         return self._beside(self.fetch.ca_file)
+
+    @property
+    def shared_path(self) -> Path | None:
+        return self._beside(self.politeness.shared)
 
     @property
     def tokens_path(self) -> Path:

@@ -43,6 +43,7 @@ from shepherd.formats.journal import Entry
 from shepherd.formats.tables import NO_ROW, Kind, Reason
 from shepherd.politeness.groups.engine import FetchLease, Groups
 from shepherd.politeness.server_limits import ServerLimits
+from shepherd.politeness.shared_contacts import SharedContacts
 from shepherd.politeness.site_pauses import site_pauses
 from shepherd.rate import ReapLimits
 from shepherd.store.state.contact_notes import Notes
@@ -67,6 +68,7 @@ class Dispatcher:
         fleet: Fleet,
         clock_ms: Callable[[], int],
         sources: Sequence[WorkSource],
+        shared: SharedContacts | None = None,
     ) -> None:
         now_ms = clock_ms()
         self._harvest, self._groups, self._fleet, self._clock = harvest, groups, fleet, clock_ms
@@ -97,6 +99,7 @@ class Dispatcher:
             self._limits,
             fleet,
             clock_ms,
+            shared,
             lambda: bool(self._stopping),
         )
         self._resolved: list[tuple[wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
@@ -342,6 +345,11 @@ class Dispatcher:
         self._items.move(lease.item, ItemState.IN_FLIGHT)
         is_moved = not site.address or site.queue != lease.group  # it is being looked up anew
         if is_moved or self._stopping or self._fleet.free <= 0:
+            self._calls.return_lease(lease.token)
+            self._admission.queue_again(item)
+            return
+        if wait_ms := self._exchanges.wait_ms(lease, site.qkey, now):
+            self._server_limits.hold(lease.group, now + wait_ms)
             self._calls.return_lease(lease.token)
             self._admission.queue_again(item)
             return

@@ -22,8 +22,9 @@ from shepherd.dispatch.outcome import Outcomes
 from shepherd.dispatch.reapers import Reaper
 from shepherd.dispatch.verify import Answer, PendingRequest, Verifier
 from shepherd.errors import BadUrl, Corruption
-from shepherd.politeness.groups.engine import Extension, FetchEnd, Groups
+from shepherd.politeness.groups.engine import Extension, FetchEnd, FetchLease, Groups
 from shepherd.politeness.server_limits import ServerLimits
+from shepherd.politeness.shared_contacts import SharedContacts
 from shepherd.rate import ReapLimits
 from shepherd.wire import messages as wire
 
@@ -71,11 +72,12 @@ class Exchanges:
         limits: ReapLimits,
         fleet: Fleet,
         clock_ms: Callable[[], int],
+        shared: SharedContacts | None,
         is_ending: Callable[[], bool],
     ) -> None:
         self._groups, self._calls, self._server_limits, self._verifier = groups, calls, server_limits, verifier
         self._outcomes, self._limits, self._fleet = outcomes, limits, fleet
-        self._clock, self._is_ending = clock_ms, is_ending
+        self._clock, self._shared, self._is_ending = clock_ms, shared, is_ending
         self._open: dict[int, PendingRequest] = {}  # by lease token
         self._arrived: list[_Reply | _Death] = []
         self._deaths: set[_Death] = set()  # among what has arrived
@@ -86,6 +88,12 @@ class Exchanges:
 
     def get(self, token: int) -> PendingRequest | None:
         return self._open.get(token)
+
+    def wait_ms(self, lease: FetchLease, qkey: int, now: int) -> int:
+        """How long other databases of this machine need the server; 0 = none does, and from now on none may ask it."""
+        if self._shared is None:
+            return 0
+        return self._shared.take(qkey, self._server_limits.wait_ms(lease.group), lease.expires_ms - now)
 
     def begin(self, token: int, request: PendingRequest) -> None:
         """A request that is sent under this lease."""
@@ -117,6 +125,7 @@ class Exchanges:
             extensions, self._extensions = list(self._extensions.values()), {}
             self._deaths.clear()
             if extensions:
+                self._extend_shared(extensions)
                 await self._groups.extend_many(extensions)
             ends = [end for event in inbox if (end := self._conclude(event)) is not None]
             if ends:
@@ -152,8 +161,21 @@ class Exchanges:
             else:
                 self._open[conclusion.end.token] = conclusion.request
 
+    def _extend_shared(self, extensions: list[Extension]) -> None:
+        shared, now = self._shared, self._clock()
+        for token, until_ms in extensions if shared is not None else ():
+            request = self._open.get(token)
+            if shared is not None and request is not None:
+                shared.extend(request.qkey, until_ms - now)
+
+    def _end_shared(self, request: PendingRequest, contacted: bool, delay_ms: int | None) -> None:
+        """Others of this machine may ask the server, when its delay has passed."""
+        if self._shared is not None:
+            self._shared.end(request.qkey, contacted, max(self._server_limits.wait_ms(request.group), delay_ms or 0))
+
     def _carry_out(self, conclusion: _Conclusion, now: int) -> None:
         request, answer, case = conclusion.request, conclusion.answer, conclusion.case
+        self._end_shared(request, conclusion.end.contacted, conclusion.end.delay_ms)
         if answer is not None:
             self._limits.charge_bytes(now, answer.record.wire_bytes)
             case = self._outcomes.case_of(request.item, answer, is_ending=self._is_ending())
@@ -167,4 +189,5 @@ class Exchanges:
             request = self._open.pop(lease.token, None)
             if request is not None:
                 self._fleet.forget(lease.token)
+                self._end_shared(request, True, None)
                 self._outcomes.unanswered(request, fate.unanswered(request.item))

@@ -7,6 +7,7 @@ import itertools
 import logging
 import secrets
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,10 @@ from shepherd.dispatch.refreshes import Refreshes
 from shepherd.dispatch.statistics import Figures
 from shepherd.errors import NoSpace, NothingToDo
 from shepherd.filters import Filter, load_filter
+from shepherd.politeness import shared_contacts as shared
 from shepherd.politeness.delays import default_delay_ms
 from shepherd.politeness.groups.memory import MemoryGroups
+from shepherd.politeness.shared_contacts import SharedContacts
 from shepherd.store.disk import fsio, names
 from shepherd.store.state import clock_note, harvest
 from shepherd.store.state import contact_notes as contactnotes
@@ -121,11 +124,13 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
     lease_ms = round(config.fetch.timeout_s * 1000) + GRACE_MS
     groups = MemoryGroups(lease_ms=lease_ms, delay_ms=default_delay_ms(config.politeness))
     reading, clock, written = read_clock(), steady_clock_ms(), Harvest(path, config.store.segment_bytes)
+    table: SharedContacts | None = None
     try:
+        table = shared_contacts(config)
         fleet = Fleet(sources.configured(config), sources.local(config.reap), config.reap.workers, greeting, clock)
         plan = PlanSource(state.plan(), watch.settled, watch.resumed)
         refreshes = Refreshes(state, plan, filters)
-        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, [plan, refreshes])
+        dispatcher = Dispatcher(state, written, groups, config, filters, fleet, clock, [plan, refreshes], table)
         dispatcher.heed(contactnotes.beside(state))
         if set_by_ms := reading.set_by_ms(clock_note.read_note(logs)):
             LOG.warning(
@@ -145,6 +150,8 @@ async def _reap(state: State, path: Path, config: Config, seconds: float, room: 
             attending.result()  # it never ends by itself: this raises
     finally:
         written.close()
+        if table is not None:
+            table.close()
     links, full = dispatcher.contributions, room.full(written.stored_bytes)
     tally, counts = (
         dispatcher.tally,
@@ -163,6 +170,11 @@ async def _attend(dispatcher: Dispatcher, written: Harvest, room: DiskBudget, wa
             LOG.info("reap: %s", figures)
         if full := room.full(written.stored_bytes):
             dispatcher.stop(full)
+
+
+def shared_contacts(config: Config) -> SharedContacts | None:
+    """What the databases of this machine know of each other's contacts."""
+    return shared.of_machine(config.shared_path, secrets.randbits(62) | 1, lambda: time.monotonic_ns() // 1_000_000)
 
 
 def hello(state: State, config: Config, filters: Filter) -> wire.Hello:

@@ -211,11 +211,13 @@ class Single:
 
     async def _fetch(self, url: str, kind: Kind, prints: tuple[int, int, int], place: SitePlace, hops: int) -> ManualAnswer:
         ready = self._contacts.ready(place.server)
+        if ready.at_ms <= self._clock():
+            ready = self._contacts.claim(place.server, ready)
         if ready.at_ms > self._clock():
             raise NotYet(url, place.address, ready)
         token, (norm, path, site) = next(self._tokens), prints
         item = Item(kind, norm, path, site, site, site, url, hops=hops, alone=True)  # if it kills its parser, we hear of it
-        contact = self._contacts.begin(place.server, kind, prints)
+        contact = self._contacts.begin(place.server, kind, prints, ready.delay_ms)
         start_ms = contact.deadline_ms - self._timeout_ms
         pending = PendingRequest(item, place.server.qkey, place.server.group, url, start_ms)
         fetch = request(item, Text(url, "", ""), self._site(parse(url)), token, start_ms, self._timeout_ms, reuse=False)

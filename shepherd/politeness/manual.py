@@ -8,7 +8,7 @@ before the server sees anything of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from shepherd.formats.frame import FrameKind
 from shepherd.formats.journal import Entry
 from shepherd.formats.tables import I64, JOURNAL, NO_OID, NO_ROW, SERVERS, U64, Array, Kind, Reason, Records, Result
 from shepherd.politeness import contacts, delays
+from shepherd.politeness.shared_contacts import SharedContacts
 from shepherd.politeness.site_pauses import site_pauses
 from shepherd.politeness.tenants import Accord
 from shepherd.store.disk import names
@@ -68,9 +69,16 @@ class ManualContacts:
     """Made by whoever holds the lock, when it has been taken."""
 
     def __init__(
-        self, database: Database, state: State, config: Config, clock_ms: Callable[[], int], reading: ClockReading
+        self,
+        database: Database,
+        state: State,
+        config: Config,
+        clock_ms: Callable[[], int],
+        reading: ClockReading,
+        shared: SharedContacts | None = None,
     ) -> None:
         self._inbox, self._state, self._politeness, self._clock = database.inbox, state, config.politeness, clock_ms
+        self._shared = shared
         self._new_name = database.new_item_name
         self._since_ms = clock_ms()  # nobody else has asked anyone from here on
         self._clock_set = bool(reading.set_by_ms(clock_note.read_note(database.log_path)))
@@ -150,11 +158,18 @@ class ManualContacts:
         joined = np.concatenate(of_servers)
         return joined[np.argsort(joined["end_ms"], kind="stable")]
 
+    def claim(self, server: Destination, ready: Readiness) -> Readiness:
+        """A server that may be asked now, unless another database of this machine needs it: then it may be later."""
+        wait_ms = self._shared.take(server.qkey, ready.delay_ms, self._timeout_ms) if self._shared is not None else 0
+        return replace(ready, at_ms=self._clock() + wait_ms) if wait_ms else ready
+
     # --- notes ------------------------------------------------------------------------------------------------------
 
-    def begin(self, server: Destination, kind: Kind, prints: tuple[int, int, int]) -> Contact:
+    def begin(self, server: Destination, kind: Kind, prints: tuple[int, int, int], delay_ms: int) -> Contact:
         """A contact is about to be made; from now on nobody asks the server until its deadline and delay have passed."""
         now_ms = self._clock()
+        if self._shared is not None:  # from here on the deadline counts
+            self._shared.extend(server.qkey, self._timeout_ms)
         note = np.zeros(1, JOURNAL)
         note["norm"], note["path"], note["site"] = prints
         note["answered"], note["qkey"], note["kind"] = prints[2], server.qkey, kind
@@ -164,10 +179,13 @@ class ManualContacts:
         note["retry_after_s"] = delays.as_retry_after_s(server.crawl_delay_ms)
         name = self._new_name(now_ms)
         contactnotes.leave(self._inbox, name, note)
-        return Contact(name, note, now_ms + self._timeout_ms)
+        return Contact(name, note, now_ms + self._timeout_ms, delay_ms)
 
     def end(self, contact: Contact, record: Entry) -> None:
         """It has been answered: what really was takes the place of what could have been."""
+        if self._shared is not None:
+            retry_after_ms = delays.retry_after_ms(record.retry_after_s)
+            self._shared.end(int(contact.note["qkey"][0]), record.contacted, max(contact.delay_ms, retry_after_ms))
         if not record.contacted:
             contactnotes.withdraw(self._inbox, contact.name)
             return
@@ -187,3 +205,4 @@ class Contact:
     name: str
     note: Records
     deadline_ms: int
+    delay_ms: int  # that the server is left alone for when it is over

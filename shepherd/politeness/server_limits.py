@@ -183,7 +183,7 @@ class ServerLimits:
         self._change(Setting.SLOTS, group, self._slots[group])
         self._raise(group, int(backoff.max()))
         self._set(group, max(self._delay_ms[group], int(delay_ms.max())))
-        self._hold(group, delays.credible_ms(int(next_ms.max()), self._wait_ms(group), self._start_ms))
+        self._hold(group, delays.credible_ms(int(next_ms.max()), self.wait_ms(group), self._start_ms))
 
     def _apply_replay(self, group: int, qkey: int) -> None:
         self._asked_ms[group] = max(self._asked_ms.get(group, 0), self._asked_ms.get(qkey, 0))
@@ -206,9 +206,14 @@ class ServerLimits:
 
     def _hold_unsure(self, group: int) -> None:
         last_ms = max(self._unsure_ms, self._asked_ms.get(group, 0))
-        self._hold(group, last_ms + self._wait_ms(group))
+        self._hold(group, last_ms + self.wait_ms(group))
 
-    def _wait_ms(self, group: int) -> int:
+    def hold(self, group: int, until_ms: int) -> None:
+        """Another database of this machine is asking a server of the group, or has just asked it."""
+        self._change(Setting.HOLD, group, until_ms)
+
+    def wait_ms(self, group: int) -> int:
+        """How long it is left alone after a contact."""
         return delays.wait_ms(self._delay_ms[group], self._level[group])
 
     def may_reuse(self, group: int) -> bool:

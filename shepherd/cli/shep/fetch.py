@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shepherd.dispatch.single import Learnt, NotYet, Story
     from shepherd.filters import Filter
     from shepherd.politeness.manual import ManualContacts
+    from shepherd.politeness.shared_contacts import SharedContacts
     from shepherd.store.state.database import Database, Writer
     from shepherd.store.state.directory import State
     from shepherd.urls import Url
@@ -60,7 +61,9 @@ def command(url_text: str, wait: bool, db: Path, config: Config, as_json: bool) 
         url = urls.parse(filters.strip(shared.parse_given(url_text).href))
     except BadUrl as error:
         raise UsageError(f"{shared.redact(url_text)}: {error}") from None
-    story, learnt = _Errand(Database(db), config, filters, url, wait).run()
+    from shepherd.dispatch.reap import shared_contacts
+
+    story, learnt = _Errand(Database(db), config, filters, url, wait, shared_contacts(config)).run()
     from shepherd.cli.shep import fetch_show as shep_fetch_show
 
     shep_fetch_show.show(story, learnt, filters, config, as_json)
@@ -73,6 +76,7 @@ class _Errand:
     filters: Filter
     url: Url
     wait: bool
+    shared: SharedContacts | None
 
     def run(self) -> tuple[Story, Learnt]:
         """Try until the server may be asked, or say when it may. Nothing is waited for under the lock, but for what a cut-off
@@ -98,7 +102,7 @@ class _Errand:
         from shepherd.politeness.manual import ManualContacts
 
         state, clock = writer.furthest(), steady_clock_ms()
-        contacts = ManualContacts(self.database, state, self.config, clock, read_clock())
+        contacts = ManualContacts(self.database, state, self.config, clock, read_clock(), self.shared)
         while True:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 try:
