@@ -153,7 +153,8 @@ def _servers(verdict: Verdict, connection: duckdb.DuckDBPyConnection, case: Case
         max(n) filter (not slow) as calm from contact group by qkey""")
     connection.execute("""create table backing as select c.qkey, count(*) as slow from contact c join asked a using (qkey)
         where c.slow and c.n > coalesce(a.calm, -1) group by 1""")
-    asked = f"greatest(case delay_ms when {NO_LIMIT} then {default_ms} else delay_ms end, least(crawl_delay_ms, {polite.neighbours_s * 1000}))"
+    own_ms, most_ms = f"case delay_ms when {NO_LIMIT} then {default_ms} else delay_ms end", polite.neighbours_s * 1000
+    asked = f"greatest({own_ms}, least(crawl_delay_ms, {most_ms}))"
     connection.execute(f"""create table own as select qkey, max({asked}) as delay, max(slots) as slots, max("group") as "group"
         from after_sites where qkey >> 56 <> 127 group by 1""")
     want = fetch(

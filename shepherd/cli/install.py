@@ -1,5 +1,8 @@
 """Makes .venv from the lock files, once: bin/.setup runs this file, with a Python that is new enough and nothing installed.
 
+Only wheels are installed whose hashes the lock file has, so no code of a package runs before we import it, and none that nobody
+has looked at. pip itself works from outside: .venv has what runs, and nothing else.
+
 The stamp (a copy of the lock file inside .venv) is emptied first and written last, so an interrupted set-up is seen and redone,
 and bin/.launch need only compare two small files. Two programs started at once wait for each other. This file needs nothing
 but the standard library.
@@ -11,6 +14,8 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +25,10 @@ PYTHON = VENV / "bin" / "python"
 RUNTIME = "requirements.lock"
 DEV = "requirements-dev.lock"
 READERS = "requirements-readers.lock"  # what tests run beside us, in a venv of its own
+# A lock file may make an exception from wheels for a package that has none: only that of the readers does.
+INSTALL = ("install", "--quiet", "--no-input", "--no-deps", "--require-hashes", "--only-binary", ":all:", "--requirement")
+
+OLDEST_PIP = [22, 3]  # that can install for another Python
 
 
 class SetupError(Exception):
@@ -47,20 +56,11 @@ def make(lock: str) -> None:
     if stamp_of(lock).exists():
         stamp_of(lock).write_bytes(b"")  # venv --clear deletes in any order: the stamp must be the first to go
     if lock != DEV:
-        _make_venv(venv_of(lock))
+        _make_venv(venv_of(lock), "--without-pip")
     if lock == RUNTIME:
         _find_shepherd()
-    result = _run(
-        venv_of(lock) / "bin" / "python",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-input",
-        "--no-deps",
-        "--requirement",
-        ROOT / lock,
-    )
+    with tempfile.TemporaryDirectory(prefix="shepherd-pip-") as scratch:
+        result = _run(_with_pip(Path(scratch)), "-m", "pip", "--python", venv_of(lock) / "bin" / "python", *INSTALL, ROOT / lock)
     if result.returncode:
         raise SetupError(
             f"pip could not install what {lock} lists ({_last_error(result.stderr)}): "
@@ -69,11 +69,19 @@ def make(lock: str) -> None:
     stamp_of(lock).write_bytes(lock_bytes)
 
 
-def _make_venv(venv: Path) -> None:
+def _with_pip(scratch: Path) -> str | Path:
+    """A Python whose pip can work on another one: ours, or that of a venv which is thrown away."""
+    if find_spec("pip") is not None and [int(part) for part in version("pip").split(".")[:2]] >= OLDEST_PIP:
+        return sys.executable
+    _make_venv(scratch, "--symlinks")
+    return scratch / "bin" / "python"
+
+
+def _make_venv(venv: Path, option: str) -> None:
     if find_spec("venv") is None or find_spec("ensurepip") is None:
-        version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        raise SetupError(f"{sys.executable} has no venv module: install it (on Debian: apt install python{version}-venv)")
-    result = _run(sys.executable, "-m", "venv", "--clear", venv)
+        name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        raise SetupError(f"{sys.executable} has no venv module: install it (on Debian: apt install {name}-venv)")
+    result = _run(sys.executable, "-m", "venv", "--clear", option, venv)
     if result.returncode:
         raise SetupError(
             f"{sys.executable} -m venv failed ({_last_error(result.stderr or result.stdout)}): install Python's venv module"

@@ -6,17 +6,22 @@ The trees are small but real: the launcher and its set-up, an empty lock, and a 
 from __future__ import annotations
 
 import configparser
+import hashlib
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from shepherd.cli import lock_files
 from shepherd.cli.__main__ import PROGRAMS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +44,8 @@ def clone(root: Path) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {"PATH": os.defpath, "PYTHON": sys.executable, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+    python = os.path.realpath(sys.executable)  # the one that made .venv: it has a pip
+    return {"PATH": os.defpath, "PYTHON": python, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
 
 
 def call(program: Path, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
@@ -88,21 +94,59 @@ def test_moved_tree_still_runs_its_own_code(ready: Path, tmp_path: Path) -> None
     assert call(moved / "bin" / "shep") == (0, "moved\n", "")
 
 
+def source_package(directory: Path) -> str:
+    """A package without a wheel, whose set-up code leaves a trace; its hash."""
+    directory.mkdir()
+    file, code = directory / "only-source-1.0.tar.gz", f"open({str(directory / 'was run')!r}, 'w')\n".encode()
+    with tarfile.open(file, "w:gz") as archive:
+        for name, data in (("setup.py", code), ("PKG-INFO", b"Metadata-Version: 2.1\nName: only-source\nVersion: 1.0\n")):
+            entry = tarfile.TarInfo(f"only-source-1.0/{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def wheel(directory: Path) -> str:
+    """A package of one module; its hash."""
+    file = directory / "one_module-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("one_module.py", "")
+        archive.writestr("one_module-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: one-module\nVersion: 1.0\n")
+        archive.writestr("one_module-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("one_module-1.0.dist-info/RECORD", "")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_only_what_has_the_hash_of_the_lock_is_installed_and_nothing_beside_it(ready: Path, tmp_path: Path) -> None:
+    root, links = tmp_path / "tree", environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+    shutil.copytree(ready, root, symlinks=True)
+    digest = wheel(tmp_path)
+    (root / "requirements.lock").write_text(f"one-module==1.0 --hash=sha256:{'0' * 64}\n")
+    status, _stdout, stderr = call(root / "bin" / "shep", env=links)
+    assert status == 1 and "pip could not install what requirements.lock lists" in stderr
+    (root / "requirements.lock").write_text(f"one-module==1.0 --hash=sha256:{digest}\n")
+    assert call(root / "bin" / "shep", env=links)[0] == 0
+    (packages,) = (root / ".venv" / "lib").glob("python*/site-packages")
+    there = {path.name for path in packages.iterdir()} - {"__pycache__"}
+    assert there == {"shepherd.pth", "one_module.py", "one_module-1.0.dist-info"}
+    assert not [path.name for path in (root / ".venv" / "bin").iterdir() if "pip" in path.name]
+
+
 def test_failed_set_up_says_why_and_is_redone(ready: Path, tmp_path: Path) -> None:
     root = tmp_path / "tree"
     shutil.copytree(ready, root, symlinks=True)
     before = (root / "requirements.lock").read_text()
     (root / ".venv" / "left-over").touch()
 
-    (root / "requirements.lock").write_text("no-such-package==1.0\n")
-    status, stdout, stderr = call(root / "bin" / "shep", env=environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=""))
+    (root / "requirements.lock").write_text(f"only-source==1.0 --hash=sha256:{source_package(tmp_path / 'links')}\n")
+    links = environment(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path / "links"))
+    status, stdout, stderr = call(root / "bin" / "shep", env=links)
     assert (status, stdout) == (1, "")
     first, last = stderr.splitlines()
     assert SETTING_UP in first
-    assert re.match(
-        r"shep: pip could not install what requirements.lock lists \(.*no-such-package.*\): connect to the network", last
-    )
+    assert re.match(r"shep: pip could not install what requirements.lock lists \(.*only-source.*\): connect to the network", last)
     assert not (root / ".venv" / "left-over").exists()
+    assert not (tmp_path / "links" / "was run").exists(), "the set-up code of a source package was run"
 
     # The half-made .venv must not pass for the one that was there before.
     (root / "requirements.lock").write_text(before)
@@ -189,11 +233,14 @@ def test_program_without_the_toy_web_says_how_to_get_it(program: list[str], tmp_
     assert done.stderr.strip().endswith("install it from there: pip install ./toyweb")
 
 
-def test_locks_are_exact_and_name_no_host() -> None:
-    for name in ("requirements.lock", "requirements-dev.lock"):
-        lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-        assert [line for line in lines if not re.fullmatch(r"#.*|[a-z0-9-]+==[\w.]+", line)] == []
-        assert not any("://" in line for line in lines)
+def test_locks_are_exact_and_have_hashes_and_name_no_host() -> None:
+    for name in lock_files.ALL:
+        text = (ROOT / name).read_text(encoding="utf-8")
+        lock = lock_files.parse(text)
+        assert lock.text() == text, "bin/lock would write it otherwise"
+        assert [package.name for package in lock.packages if not package.hashes] == [], "run bin/lock"
+        assert "://" not in text
+    assert not lock_files.from_source(lock_files.parse((ROOT / "requirements.lock").read_text(encoding="utf-8")))
 
 
 def test_every_dependency_is_locked() -> None:

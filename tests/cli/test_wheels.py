@@ -73,7 +73,8 @@ def bin_directory(wheels: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def install(bin_directory: Path, wheel: Path) -> None:
-    pip(sys.executable, "--python", bin_directory / "python", "install", "--quiet", "--no-index", "--no-deps", wheel)
+    python = next(python for python in PYTHONS if has_setuptools(python))  # .venv has no pip
+    pip(python, "--python", bin_directory / "python", "install", "--quiet", "--no-index", "--no-deps", wheel)
 
 
 def run(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
