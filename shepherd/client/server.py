@@ -20,6 +20,7 @@ import urllib3
 from msgspec import UNSET
 
 from shepherd.client import credentials
+from shepherd.client.deadline import DeadlineAdapter
 from shepherd.errors import IoFailed, PeerLost, PeerRefused, UsageError
 from shepherd.wire import api
 
@@ -98,6 +99,8 @@ class Server:
             credentials.refuse_authorities(ca)
         self._session = requests.Session()
         self._session.trust_env = False
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, DeadlineAdapter())
         self._session.verify = str(ca) if ca else True
         self._session.headers.update({"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"})
 

@@ -72,6 +72,8 @@ def _around(hosts: frozenset[str] | None) -> Callable[..., Awaitable[web.StreamR
             ask.bytes_sent if ask.bytes_sent is not None else getattr(response, "body_length", 0) or response.content_length or 0
         )
         bytes_sent = 0 if ask.is_head else bytes_sent
+        if ask.client is None:
+            ask.allowance.bytes.take(bytes_sent)
         name = ask.client.name if ask.client else None
         seconds, resource = time.monotonic() - began_s, request.match_info.route.resource
         fields = request_fields(request, name, response.status, bytes_sent, seconds, ask.notes)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import socket
+import struct
 from typing import Any, Final
 
 from aiohttp import ClientPayloadError, web
@@ -50,8 +53,14 @@ class HttpConnection(web.RequestHandler):
         self._seats, self._seat = seats, Seat(-1, "", self._give_up)
         self._stranger_s = stranger_s  # for a request to come whole, and for the answer to one without a token
         self._patience: asyncio.TimerHandle | None = None
+        self._stall: asyncio.TimerHandle | None = None
+        self._own_transport: asyncio.WriteTransport | None = (
+            None  # aiohttp lets go of its own when it is to close, and not yet closed
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._own_transport = transport
         super().connection_made(transport)
         seat = self._seats.find(transport.get_extra_info("socket").fileno())
         if seat is None:  # taken away in this very moment
@@ -71,6 +80,7 @@ class HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
+        self._stop_watching()
         self._service.drain.leave(self)
         super().connection_lost(exc)
 
@@ -83,8 +93,26 @@ class HttpConnection(web.RequestHandler):
             self._patience = None
 
     def _give_up(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
+        transport = self._own_transport
+        if transport is None:
+            return
+        if transport.get_write_buffer_size():  # the system would keep megabytes for a reader that takes nothing
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+
+    def _watch_reader(self, buffered_before: float = math.inf) -> None:
+        """Drop a reader that takes nothing of an answer in two looks, a stall from each other."""
+        transport = self._own_transport
+        buffered = transport.get_write_buffer_size() if transport else 0
+        if buffered and buffered >= buffered_before:
+            self._give_up()
+            return
+        self._stall = self._loop.call_later(self._service.settings.stall_s, self._watch_reader, buffered or math.inf)
+
+    def _stop_watching(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     # --- what no handler sees
 
@@ -104,9 +132,11 @@ class HttpConnection(web.RequestHandler):
         """Whatever is to be sent goes through here."""
         if ANSWERED not in request:
             resp = self._broken(request, type(resp).__name__)
+        self._watch_reader()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
+            self._stop_watching()
             self._seats.on_answer(self._seat)
             self._service.drain.leave(self)
 

@@ -125,6 +125,8 @@ class Ask:
         """Count it against the limit of requests of whoever sends it; Refused if there are too many."""
         if wait_s := self.allowance.requests.try_take():
             raise Refused(429, "too many requests in a second (serve.requests_per_s)", {"Retry-After": f"{int(wait_s) + 1}"})
+        if self.client is None and (wait_s := self.allowance.bytes.try_take(0)):  # those of clients wait while they are sent
+            raise Refused(429, "too many bytes in a second (serve.bytes_per_s)", {"Retry-After": f"{int(wait_s) + 1}"})
 
     async def work(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.service.work(function, *args, **kwargs)
