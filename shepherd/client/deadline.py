@@ -1,7 +1,7 @@
 """Connections on which a server must come to the point: the head of each answer has one deadline.
 
-The timeout of a socket is for one piece of data: a byte a minute keeps it, and a program that waits for a head would wait for ever. A
-handshake of TLS has one deadline of its own; what comes behind the head is its reader's to bound.
+The timeout of a socket is for one piece of data: a byte a minute keeps it, and a program that waits for a head would wait for
+ever. A handshake of TLS has one deadline of its own; what comes behind the head is its reader's to bound.
 """
 
 from __future__ import annotations

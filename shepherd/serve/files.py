@@ -110,7 +110,9 @@ def _find(ask: Ask, path: str) -> tuple[Lease, StateFileEntry]:
 
 
 def _open(path: Path, length: int) -> BinaryIO:
-    """Open, and as long as control says."""
+    """Open, and as long as control says. Only the directory of the database itself may be a link: its operator has named it."""
+    if not fsio.is_directory(path.parent):
+        raise Corruption("not a directory, where the files of a state belong", path.parent, advice=CHECK_LISTS)
     try:
         file = open(fsio.open_regular(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
     except FileNotFoundError:

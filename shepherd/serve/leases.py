@@ -24,6 +24,7 @@ from shepherd.store.state.usage import pins, usage
 from shepherd.wire import api
 
 LOOK_S: Final = 5.0  # how often a transfer looks whether its lease is still there
+LEAST_S: Final = 60  # that a transfer renews a lease for
 MOST: Final = 64  # leases of one client at a time
 
 
@@ -172,7 +173,9 @@ class Keeper:
 
     def __init__(self, service: Service, client: Client, lease: Lease) -> None:
         self._service, self._client, self._name = service, client, lease.name
-        self._seconds = service.seconds_of.get(lease.name, min(api.LEASE_S, service.settings.lease_s))
+        # Of a lease of an earlier run nobody knows what was asked for: no more than is left, or it would outlive a killed client.
+        left = min(max(lease.expires - service.now(), LEAST_S), api.LEASE_S, service.settings.lease_s)
+        self._seconds = service.seconds_of.get(lease.name, left)
         self._next_s = 0.0
 
     def __call__(self) -> None:

@@ -47,7 +47,14 @@ def request_fields(
     path = request.rel_url.raw_path if client else _route_of(request)
     method = request.method if request.method in hdrs.METH_ALL else None
     entry: dict[str, Any] = {"client": client, "peer": request.remote, "method": method}
-    return entry | {"path": path, "status": status, "bytes": bytes_sent, "seconds": round(seconds, 4)} | notes
+    entry |= {"path": path, "status": status, "bytes": bytes_sent, "seconds": round(seconds, 4)} | notes
+    token = request.headers.get("Authorization", "").rpartition(" ")[2]
+    return {key: _without(token, value) for key, value in entry.items()}
+
+
+def _without(token: str, value: Any) -> Any:
+    """A client may put its token into a path or a parameter by mistake."""
+    return "(the token)" if token and isinstance(value, str) and token in value else value
 
 
 def _route_of(request: web.Request) -> str | None:

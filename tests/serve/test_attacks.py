@@ -178,6 +178,16 @@ def test_symlink_in_the_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
         assert answer.status_code == 500 and "x" * length not in answer.text and str(tmp_path) not in answer.text
 
 
+def test_symlink_in_the_place_of_a_directory_is_not_followed(tmp_path: Path) -> None:
+    fill(tmp_path, flock(3))
+    with serving(tmp_path) as served, served.as_client("mirror") as server, server.leased("test") as lease:
+        index = served.database.closed().path / "index"
+        index.rename(tmp_path / "outside")
+        index.symlink_to(tmp_path / "outside")
+        assert served.ask(f"/v1/leases/{lease.name}/files/index/weight", name="mirror").status_code == 500
+        assert served.ask(f"/v1/leases/{lease.name}/files/control", name="mirror").status_code == 200
+
+
 def test_request_under_another_host_name_is_refused(served: Serving) -> None:
     for host in ("evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1.evil.example", ""):
         assert served.ask("/v1/states", headers={"Host": host}).status_code in (400, 421), host
@@ -340,7 +350,10 @@ def test_slow_upload_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_log_has_every_request_and_no_token(served: Serving) -> None:
-    served.ask(f"/v1/states?token={token_of('reader')}")
+    served.ask(f"/v1/leases/{token_of('reader')}/count", "GET")
+    with served.as_client("boss") as server, server.leased("test") as lease:
+        served.ask(f"/v1/leases/{lease.name}/documents?site={token_of('boss')}", name="boss")
+    served.ask("/v1/states", name="reader", params={"token": token_of("reader")})
     served.ask("/v1/states\r\nforged", name="boss")
     text = (served.home / "log").read_text()
     assert "the-token-of" not in text

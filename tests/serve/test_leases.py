@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import socket
 import subprocess
@@ -15,7 +16,14 @@ import pytest
 
 from shepherd.client import heartbeat, pull
 from shepherd.client.server import LeaseOver
+from shepherd.config import Config
 from shepherd.errors import PeerLost, PeerRefused
+from shepherd.serve import tokens
+from shepherd.serve.leases import Keeper
+from shepherd.serve.service import Service
+from shepherd.serve.tokens import Tokens
+from shepherd.store.state.database import Database
+from shepherd.store.state.lease import SERVED
 from tests.client.test_stream import succeed
 from tests.support.killed import reader
 from tests.support.programs import call
@@ -188,6 +196,20 @@ def test_program_renews_its_lease_whatever_it_is_doing(tmp_path: Path) -> None:
             shown = call("shep", "states", "--db", str(tmp_path / "db"), "--cf", str(tmp_path / "cf")).stdout
             assert f"mirror (shep-serve: shep-mirror on {socket.gethostname()}, pid {os.getpid()}) until" in shown
         assert served.database.leases.all() == []
+
+
+def test_transfer_does_not_make_a_lease_of_an_earlier_run_longer(tmp_path: Path) -> None:
+    """A program takes short ones, so that they end soon if it is killed; a server that was restarted must not undo that."""
+    fill(tmp_path, flock(3))
+    tokens_path = tmp_path / "tokens"
+    service = Service(Database(tmp_path / "db"), Config(), Tokens(tokens_path))
+    client = tokens.make_client("mirror", ["mirror"], "x")
+    now = int(time.time())
+    lease = service.database.lease(None, "mirror", f"{SERVED}shep-mirror", 1_000 * now, heartbeat.LEASE_S)
+    service.database.leases.write(dataclasses.replace(lease, expires=now + 20))
+    Keeper(service, client, dataclasses.replace(lease, expires=now + 20))()
+    (renewed,) = service.database.leases.all()
+    assert now + 20 < renewed.expires <= int(time.time()) + 60
 
 
 @pytest.mark.parametrize("program", ["shep-mirror", "shep-export"])
