@@ -225,6 +225,12 @@ def test_what_does_not_hold_together_is_not_published(db: Path, monkeypatch: pyt
     with pytest.raises(Corruption, match="does not hold together, so it was not published"):
         mend(db)
     assert contents(db / "state") == before
+    with Database(db).writing("test") as writer:
+        assert writer.prune(1, NOW) == []
+    monkeypatch.undo()
+    mend(db)
+    with Database(db).writing("test") as writer:
+        assert writer.prune(1, NOW) == [8]
 
 
 @pytest.mark.parametrize("kind", ["objects", "servers", "control"])

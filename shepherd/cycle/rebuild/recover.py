@@ -27,7 +27,7 @@ from shepherd.store.check.recover import Findings, RecoveryStep, mend, survey
 from shepherd.store.check.salvage import Wreck
 from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
-from shepherd.store.state import harvest
+from shepherd.store.state import damage_note, harvest
 from shepherd.store.state.database import Database, Writer
 from shepherd.store.state.directory import State
 from shepherd.store.state.dry_run import DryRun
@@ -49,15 +49,27 @@ class Recovery:
     announce: Announce = lambda steps: None
 
 
-def recover(writer: Writer, run: Recovery, deep: bool, proved: StateName | None = None) -> list[RecoveryStep]:
-    """Mend all that can be mended; what was done, and what it cost. `proved` has been made again just now."""
+def recover(writer: Writer, run: Recovery, deep: bool) -> list[RecoveryStep]:
+    """Mend all that can be mended; what was done, and what it cost. Where that fails, nothing is deleted any more until it does
+    not."""
+    try:
+        return _recover(writer, run, deep)
+    except Corruption as error:
+        damage_note.write(writer.database.log_path, str(error))
+        raise
+
+
+def _recover(writer: Writer, run: Recovery, deep: bool, proved: StateName | None = None) -> list[RecoveryStep]:
+    """`proved` has been made again just now."""
     findings = survey(writer.database, deep, proved, run.mirrors)
     if findings.replacements or findings.needs_rebuild:
         run.announce(describe(writer.database, findings, dataclasses.replace(run, tick=lambda _bytes: None)))
     steps = mend(writer, findings)
     if findings.replacements:
-        return steps + recover(writer, run, True, proved)
+        return steps + _recover(writer, run, True, proved)
     if not findings.needs_rebuild:
+        if findings.deep:
+            damage_note.remove(writer.database.log_path)
         return steps
     if proved is not None and findings.wreck is not None and findings.wreck[0] == proved:
         raise Corruption(f"{proved} was made and checked just now, and has a fault: {findings.wreck[1]}; use a mirror")
@@ -71,7 +83,7 @@ def recover(writer: Writer, run: Recovery, deep: bool, proved: StateName | None 
         steps += _carry_over(writer, findings.stray, number, run.now)
     if findings.wreck is not None:
         writer.drop_snapshots([findings.wreck[0]])
-    return steps + recover(writer, run, True, proved)  # older states may share what was damaged
+    return steps + _recover(writer, run, True, proved)  # older states may share what was damaged
 
 
 def describe(database: Database, findings: Findings, run: Recovery) -> list[RecoveryStep]:

@@ -187,8 +187,9 @@ class _Walk:
         """The files that its control names, and what they say of each other."""
         files = check_files.walk_files(state, self._quick, self._tick, self._sound, self._buckets)
         faults = [*check_files.walk_control(state), *files]
-        if not faults and not self._quick:  # what references say is worth looking at only where every byte is as written
-            faults = [*past_bad_sectors(state.path, check_files.walk_logs(state))]
+        # What references say is worth looking at only where every byte is as written.
+        if all(fault.note for fault in faults) and not self._quick:
+            faults += past_bad_sectors(state.path, check_files.walk_logs(state))
             faults += past_bad_sectors(state.path, walk_references(state, self._most))
             self._whole.append(state)
         yield from faults
@@ -221,8 +222,6 @@ def _strangers(database: Database) -> Iterator[Fault]:
         path = database.states_path / entry
         if names.is_leftover(entry):
             yield Fault(path, None, "left by a killed program; the next one removes it", note=True)
-        elif names.parse_staged(entry) is not None:
-            yield Fault(path, None, "left by a killed shep-recover; the next one needs it", note=True)
         elif names.parse_state(entry) is None:
             yield Fault(path, None, "not a name of ours; left alone", note=True)
     for odd in odd_files.survey(database.path):

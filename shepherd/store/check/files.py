@@ -90,7 +90,9 @@ def _strange_files(state: State) -> Iterator[Fault]:
     expected = {names.CONTROL, *files, *(p + names.CHECK for p in files if p.partition("/")[0] in tables.TABLES)}
     for path in _below(state.path):
         relative = str(path.relative_to(state.path))
-        if relative not in expected and relative.partition("/")[0] != names.HARVESTS:
+        if names.is_staged(path.name):
+            yield Fault(path, None, "left by a killed shep-recover; the next one needs it", note=True)
+        elif relative not in expected and relative.partition("/")[0] != names.HARVESTS:
             yield Fault(path, None, "not named in control")
 
 

@@ -1,10 +1,10 @@
 """Puts damaged files of finished directories back, where their bytes still stand somewhere (copies.py).
 
 A file that is put back has exactly the bytes that the control of its directory names: so a closed state is again what it was, and
-keeps its number, its leases, and whatever was built on it. Every sound copy first gets a name of its own in db/state, durably;
-only then they are renamed into their places, one by one: of files that somebody swapped each is the only copy of the other.
-Killed anywhere, the next repair finds these names, and continues. A copy on the same file system is a hard link, which needs no
-room.
+keeps its number, its leases, and whatever was built on it. Every sound copy first gets a name of its own, beside the file that it
+is for, durably; only then they are renamed into their places, one by one: of files that somebody swapped each is the only copy of
+the other. Killed anywhere, the next repair finds these names, and continues. A copy on the same file system is a hard link, which
+needs no room.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Replacement:
 
 def staged(database: Database) -> list[Path]:
     """Sound copies that a killed repair had not put into their places."""
-    entries = sorted(os.listdir(database.states_path))
-    return [database.states_path / entry for entry in entries if names.parse_staged(entry) is not None]
+    inside = (Path(directory, name) for directory, _below, files in os.walk(database.states_path) for name in files)
+    return sorted(path for path in inside if names.is_staged(path.name))
 
 
 def copies_for(database: Database, mirrors: Sequence[Database]) -> Copies:
@@ -150,17 +150,12 @@ def _lost_control(directory: Path, copies: Copies) -> tuple[Control | None, Path
 
 def carry_out(database: Database, replacements: Sequence[Replacement]) -> None:
     """Put everything back. What is staged already is there to be found, and goes when all is in its place."""
-    before = [number for path in staged(database) if (number := names.parse_staged(path.name)) is not None]
-    places = []
-    for number, file in enumerate(replacements, max(before, default=0) + 1):
-        place = database.states_path / names.staged(number)
-        _stage(file, place, is_ours=file.source.is_relative_to(database.path))
-        places.append(place)
-    fsio.sync_directory(database.states_path)
-    for place, file in zip(places, replacements, strict=True):
-        if not file.path.parent.is_dir():
-            fsio.make_directory(file.path.parent)
-        fsio.rename(place, file.path)
+    for file in replacements:
+        _stage(file, is_ours=file.source.is_relative_to(database.path))
+    for directory in sorted({file.path.parent for file in replacements}):
+        fsio.sync_directory(directory)
+    for file in replacements:
+        fsio.rename(_place(file), file.path)
 
 
 def discard_staged(database: Database) -> None:
@@ -169,8 +164,14 @@ def discard_staged(database: Database) -> None:
         fsio.unlink(path)
 
 
-def _stage(file: Replacement, place: Path, is_ours: bool) -> None:
+def _stage(file: Replacement, is_ours: bool) -> None:
     """A link; a copy of what stands in a mirror, which would else share its bytes, and of a harvest, which may still grow."""
+    place = _place(file)
+    if place == file.source:
+        return
+    if not place.parent.is_dir():
+        fsio.make_directory(place.parent)
+    fsio.unlink(place)  # of a repair that was killed while it copied
     if is_ours and not file.is_appended and not file.source.stat().st_mode & 0o222:
         with contextlib.suppress(IoFailed):
             fsio.link(file.source, place)
@@ -180,3 +181,7 @@ def _stage(file: Replacement, place: Path, is_ours: bool) -> None:
     except (NoSpace, IoFailed, Corruption):
         fsio.unlink(place)
         raise
+
+
+def _place(file: Replacement) -> Path:
+    return file.path.with_name(names.staged(file.path.name))

@@ -36,12 +36,12 @@ JOURNAL: Final = "journal"
 CONTRIB: Final = "contrib"
 CHECKPOINTS: Final = "checkpoints"
 SCRATCH_TMP: Final = ".scratch.tmp"
+_STAGED: Final = ".repair"
 
 _SUFFIXES: Final = "|".join(p for p in PHASES if p != CLOSED)
 _STATE: Final = re.compile(rf"([0-9]{{6,}})(?:\.({_SUFFIXES}))?")
 _TMP: Final = re.compile(r"[0-9]{6,}\.tmp")
 _SCRATCH: Final = re.compile(r"[0-9]{6,}\.scratch")
-_STAGED: Final = re.compile(r"repair\.([0-9]{8,})")
 _NUMBERED: Final = re.compile(r"(contrib|journal)\.([0-9]{8,})")
 _SEGMENT: Final = re.compile(r"[0-9]{8,}")
 _LOCAL_SEGMENT: Final = re.compile(r"seg\.([0-9]{8,})")
@@ -111,14 +111,13 @@ def gone_state(name: StateName) -> str:
     return f"{name}.gone"
 
 
-def staged(number: int) -> str:
-    """A sound copy of a damaged file, on its way into that file's place. No leftover: it may be the only one."""
-    return f"repair.{number:08d}"
+def staged(name: str) -> str:
+    """A sound copy of a damaged file, beside that file. No leftover: it may be the only one."""
+    return f".{name}{_STAGED}"
 
 
-def parse_staged(name: str) -> int | None:
-    match = _STAGED.fullmatch(name)
-    return int(match[1]) if match else None
+def is_staged(name: str) -> bool:
+    return name.startswith(".") and name.endswith(_STAGED)
 
 
 def segment(number: int) -> str:

@@ -32,7 +32,7 @@ from shepherd.store.disk import fsio, locks, names
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.probe import PREFIX as PROBES
 from shepherd.store.disk.probe import probe
-from shepherd.store.state import cursors, journals, last_copies, mirror_note, seals
+from shepherd.store.state import cursors, damage_note, journals, last_copies, mirror_note, seals
 from shepherd.store.state.directory import Builder, Parent, State
 from shepherd.store.state.inbox import Inbox, clear
 from shepherd.store.state.lease import Lease, Leases, OddLeaseLock
@@ -287,6 +287,9 @@ class Writer:
     def prune(self, keep: int, now: int, keep_journals: int = 0, unexported: Collection[str] = ()) -> list[int]:
         """Delete closed states beyond the newest `keep`, but for leased ones, those that the cursors of these names have not
         exported, and those with the last copy of what another state has lost; so many of their journals stay for audits."""
+        if damage_note.stands(self.database.log_path):
+            _LOG.warning("shep-recover could not mend this database, so no state is deleted; see docs/recovery.md")
+            return []
         deleted = []
         with self.database.leases.locked():
             self.database.leases.remove_over(now)
