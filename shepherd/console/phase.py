@@ -79,13 +79,11 @@ def append_line(path: Path, entry: Mapping[str, Any]) -> None:
 
 
 def last_reap(db: Path) -> dict[str, Any]:
-    """The last line in the log of reaps; empty if there is none."""
+    """The last report in the log of reaps; empty if there is none."""
     try:
-        lines = fsio.read_file(db / "log" / logbook.REAPS).splitlines()
-        report = json.loads(lines[-1])
-    except (OSError, IoFailed, ValueError, IndexError):
+        return next(logbook.newest_first(db / "log" / logbook.REAPS), {})
+    except (OSError, IoFailed):
         return {}
-    return report if isinstance(report, dict) else {}
 
 
 @dataclass(frozen=True)

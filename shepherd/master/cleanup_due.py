@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shepherd.config import Cleanup, Config
 from shepherd.report import logbook
@@ -69,5 +69,6 @@ def measure(database: Database, config: Config, now: int, since: int) -> Cleanup
 
 def last_try(log: Path, step: str) -> int:
     """When a cycle last ran a cleanup, however it ended, as far back as the newest lines of the log go."""
-    tries: list[Any] = [cycle["start"] for cycle in logbook.cycles(log) if any(s.get("step") == step for s in cycle["steps"])]
-    return int(tries[-1]) if tries else 0
+    lately = filter(logbook.is_cycle, logbook.newest_first(log / logbook.CYCLES, logbook.TAIL_BYTES))
+    tries = (cycle["start"] for cycle in lately if any(entry.get("step") == step for entry in cycle["steps"]))
+    return int(next(tries, 0))

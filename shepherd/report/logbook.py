@@ -19,6 +19,7 @@ REAPS: Final = "reaps.jsonl"
 TERMINATED: Final = 128 + signal.SIGTERM  # exit status
 TAIL_BYTES: Final = 1 << 20  # what is read of the end of the log
 HEAD_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 16  # that a log is read in from its end; of lines that are longer, twice as many, and so on
 
 
 def cycles(log: Path) -> list[dict[str, Any]]:
@@ -40,18 +41,24 @@ def minutes(log: Path, since: float) -> list[dict[str, Any]]:
     return [entry for entry in entries if all(_is_figure(entry.get(name)) for name in OF_MINUTES) and entry["time"] >= since]
 
 
-def newest_first(path: Path) -> Iterator[dict[str, Any]]:
-    """Every object of a log, the newest first; nothing where there is no log. What is not asked for is not read."""
+def newest_first(path: Path, most_bytes: int | None = None) -> Iterator[dict[str, Any]]:
+    """Every object of a log, or of so many bytes of its end, the newest first; nothing where there is no log.
+
+    What is not asked for is not read, and only a piece of the log is in memory, however long it has become.
+    """
     try:
         with fsio.open_stream(path) as file:
-            start, cut = file.seek(0, 2), b""
-            while start:
-                stop, start = start, max(start - TAIL_BYTES, 0)
+            start, cut, piece = file.seek(0, 2), b"", PIECE_BYTES
+            end = max(start - most_bytes, 0) if most_bytes is not None else 0
+            while start > end:
+                stop, start = start, max(start - piece, end)
                 file.seek(start)
                 first, *lines = (file.read(stop - start) + cut).split(b"\n")
+                piece = PIECE_BYTES if lines else piece * 2
                 yield from objects(reversed(lines))
                 cut = first  # its beginning is in what comes before
-            yield from objects([cut])
+            if not end:
+                yield from objects([cut])
     except FileNotFoundError:
         return
 

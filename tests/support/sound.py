@@ -148,8 +148,10 @@ def keep_all(db: Database) -> State:
 
 
 def flip(path: Path, offset: int) -> None:
+    mode = path.stat().st_mode
     path.chmod(0o644)
     data = bytearray(path.read_bytes())
     data[offset] ^= 1
     with path.open("r+b") as file:  # in place: the states go on sharing it
         file.write(data)
+    path.chmod(mode)

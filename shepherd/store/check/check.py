@@ -228,7 +228,7 @@ def _strangers(database: Database) -> Iterator[Fault]:
         inside = odd.place.startswith(f"{names.STATES}/") and odd.place.count("/") > 1  # which the walk lists
         if not inside:
             what = f"{odd.what}, where a {odd.proper} belongs; shep-recover moves it aside"
-            yield Fault(database.path / odd.place, None, what, note=odd.place.startswith(f"{names.LOGS}/"))
+            yield Fault(database.path / odd.place, None, what, note=odd.place.startswith((f"{names.LOGS}/", f"{names.STATES}/")))
     for entry in sorted(os.listdir(database.path / names.ASIDE)) if (database.path / names.ASIDE).is_dir() else ():
         yield Fault(database.path / names.ASIDE / entry, None, "moved here by shep-recover; look at it, and remove it", note=True)
     readable = {f"{lease.name}.lease" for lease in database.leases.all()}
