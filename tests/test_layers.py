@@ -71,7 +71,7 @@ WITH_FILES = (
     " readers.reading readers.search readers.segments"
     " cycle.*.drive cycle.common.norms cycle.common.site_table cycle.common.turn"
     " cycle.merge.contributions cycle.merge.requests cycle.merge.sites cycle.merge.waiting cycle.equiv.detect"
-    " cycle.select.passes cycle.select.site_settings cycle.record.thin_buckets"
+    " cycle.plan.judgement cycle.select.passes cycle.select.site_settings cycle.record.thin_buckets"
     " cycle.cork.harvests cycle.cork.site_updates"
     " cycle.cleanup.copy cycle.cleanup.judge cycle.cleanup.mark cycle.cleanup.report cycle.cleanup.survey cycle.cleanup.tombs"
     " cycle.rank.graph cycle.rank.links cycle.rebuild.buckets cycle.rebuild.recover cycle.rebuild.sites"

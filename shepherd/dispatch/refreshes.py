@@ -160,6 +160,8 @@ class Refreshes(WorkSource):
             url = url if request.get("exact") is True else parse(self._filters.strip(url.href))
         except (ValueError, BadUrl):
             return None  # the merge reports it
+        if self._filters.clean(url.href) is None:
+            return None  # it was accepted once; no request leads out of what is in scope now
         norm, path, site = self._state.prints.of(url)
         rows = lookup.rows_of(self._state, norm, path)
         sites = self._state.index["site"]

@@ -171,6 +171,13 @@ def test_request_is_not_read_before_its_second_is_over(state: State) -> None:
     assert len(look(one, NOW + 1)) == 1
 
 
+def test_page_that_the_filter_rejects_now_is_not_asked_for(state: State) -> None:
+    kept, rejected = PAGES[0].url, PAGES[4].url
+    one = Refreshes(state, PlanSource(plan_of(state, [])), parse_filter(f"reject prefix {rejected}\n"))
+    drop(state, NOW, refresh(rejected), refresh(kept))
+    assert [item.path for item in look(one)] == [state.prints.of(parse(kept))[1]]
+
+
 def test_page_that_was_given_up_with_its_site_can_be_refreshed(state: State) -> None:
     """It was never handed out, but is in no queue any more: it has no place that the refresh could take."""
     planned, other = PAGES[0].url, PAGES[4].url

@@ -34,6 +34,7 @@ R = TypeVar("R")
 ASKED_FROM = 1_000  # rows that nobody has named: for more than these somebody must say yes
 NEXT_CYCLE = "at the start of the next cycle"
 FORGOTTEN, ASLEEP, ROBOTS, TEXTLESS = "forgotten", "asleep", "robots files", "without their URL"
+REJECTED = "rejected by the filter"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class EditRequest:
     past_tense: str  # the word for it: "deleted"
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the request, beside its URL
     spares: tuple[str, ...] = ()  # what it leaves out
+    is_filtered: bool = False  # whether it leaves out what the filter rejects
     asks: bool = False  # whether many that nobody has named need a yes
     unknown_too: bool = False  # what nobody knows is asked for as well
     effect: str = NEXT_CYCLE
@@ -137,7 +139,10 @@ def _targets(
             continue
         urls = search.urls_of(state, rows)
         counts.left_out[TEXTLESS] += urls.count(None)
-        yield rows, [url.decode("ascii") for url in urls if url is not None]
+        texts = [url.decode("ascii") for url in urls if url is not None]
+        accepted = [text for text in texts if filter_.clean(text) is not None] if what.is_filtered else texts
+        counts.left_out[REJECTED] += len(texts) - len(accepted)
+        yield rows, accepted
     yield np.zeros(0, np.int64), new
 
 

@@ -17,7 +17,7 @@ from shepherd.console.selectors import Selection
 from shepherd.console.shared import iso, many
 
 if TYPE_CHECKING:
-    from shepherd.formats.tables import I64
+    from shepherd.formats.tables import I64, Columns
     from shepherd.store.state.directory import State
 
 SOON_S: Final = 60  # a wait that a reap sits out
@@ -42,9 +42,9 @@ def command(selection: Selection, options: EditOptions) -> None:
     """
     spares = (FORGOTTEN, ROBOTS, ASLEEP)
     waits = _Waits(int(time.time()))
-    what = EditRequest("refresh", "refreshed", spares=spares, effect=_effect(options.db))
+    what = EditRequest("refresh", "refreshed", spares=spares, is_filtered=True, effect=_effect(options.db))
     edit_requests.change(selection, what, options, waits.add)
-    for count, why in waits.counted():
+    for count, why in waits.as_lines():
         common.LOG.warning("%s must wait: %s", many(count, "URL"), why)
 
 
@@ -53,6 +53,7 @@ class _Waits:
 
     def __init__(self, now_s: int) -> None:
         self._now_s = now_s
+        self._tables: tuple[Columns, Columns] | None = None
         self._robots = self._servers = self._robots_s = self._servers_s = 0
 
     def add(self, state: State, rows: I64) -> None:
@@ -61,27 +62,30 @@ class _Waits:
         from shepherd.arrays.keys import find_sites
         from shepherd.filters import ignore_robots
 
-        sites = state.sites.slice(0, state.sites.rows, ("site", "qkey", "robots_since", "robots_next", "policy"))
-        servers = state.servers.slice(0, state.servers.rows, ("qkey", "next_ms"))
-        at = find_sites(sites["site"], state.index["site"].take(rows))
-        at = at[at >= 0]
+        if self._tables is None:  # of the one state that all rows are of
+            of_sites = ("site", "qkey", "robots_since", "robots_next", "policy")
+            of_servers = ("qkey", "next_ms")
+            self._tables = (
+                state.sites.slice(0, state.sites.rows, of_sites),
+                state.servers.slice(0, state.servers.rows, of_servers),
+            )
+        sites, servers = self._tables
+        site_row = find_sites(sites["site"], state.index["site"].take(rows))
+        site_row = site_row[site_row >= 0]
         shut = (sites["robots_since"] > 0) & (sites["robots_next"] > self._now_s) & ~ignore_robots(sites["policy"])
-        self._robots += int(np.count_nonzero(shut[at]))
-        self._robots_s = max(self._robots_s, int(sites["robots_next"][at][shut[at]].max(initial=0)))
-        server = find_sites(servers["qkey"], sites["qkey"][at[~shut[at]]])
+        self._robots += int(np.count_nonzero(shut[site_row]))
+        self._robots_s = max(self._robots_s, int(sites["robots_next"][site_row][shut[site_row]].max(initial=0)))
+        server = find_sites(servers["qkey"], sites["qkey"][site_row[~shut[site_row]]])
         next_s = -(-servers["next_ms"][server[server >= 0]] // 1_000)
         waiting = next_s[next_s > self._now_s + SOON_S]
         self._servers += len(waiting)
         self._servers_s = max(self._servers_s, int(waiting.max(initial=0)))
 
-    def counted(self) -> Iterator[tuple[int, str]]:
+    def as_lines(self) -> Iterator[tuple[int, str]]:
         if self._robots:
-            yield (
-                self._robots,
-                f"the robots.txt of their sites cannot be reached, and is asked for again until {iso(self._robots_s)}",
-            )
+            yield self._robots, f"no robots.txt of their sites can be reached; it is asked for again by {iso(self._robots_s)}"
         if self._servers:
-            yield self._servers, f"their servers may not be asked before {iso(self._servers_s)} at the latest"
+            yield self._servers, f"their servers wait, the last of them until {iso(self._servers_s)}"
 
 
 def _effect(db: Path) -> str:

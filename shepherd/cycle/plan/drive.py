@@ -149,7 +149,7 @@ def _due_of(state: State, shared: _Pass, part: Range) -> tuple[Due, Marks]:
         first_row=start,
         allowed_since=shared.allowed_since,
     )
-    due = shared.refusals.left(due)
+    due = shared.refusals.drop_from(due)
     return due, Marks.of(due, first_row=start, rows=stop - start)
 
 
@@ -197,7 +197,7 @@ def _soon_of(state: State, shared: _Pass, part: tuple[Range, Marks]) -> Due:
     early = anticipate.anticipated_rows(
         index, shared.sites, shared.favours, shared.lookup, due, now_s=shared.now, plan=shared.settings, first_row=start
     )
-    return shared.refusals.left(early)
+    return shared.refusals.drop_from(early)
 
 
 def _places(inputs: _Input, planned_rows: PlannedRows) -> Places:

@@ -41,7 +41,7 @@ class Refusals:
     rows: U32
     sites: Bools | None = None  # by row of the sites table; None = none lies outside
 
-    def left(self, due: Due) -> Due:
+    def drop_from(self, due: Due) -> Due:
         """What may be taken."""
         if self.sites is not None:
             due = due.take(~self.sites.take(due.site_row))

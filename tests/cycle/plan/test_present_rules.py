@@ -149,4 +149,11 @@ def test_refresh_says_which_documents_must_wait(tmp_path: Path) -> None:
     with planned(tmp_path, routes, ["http://a.example/"], []) as home:
         reap(home)
         done = home.run("shep", "refresh", "http://a.example/")
-        assert "1 URL must wait: the robots.txt of their sites cannot be reached, and is asked for again until 20" in done.stderr
+        assert "1 URL must wait: no robots.txt of their sites can be reached; it is asked for again by 20" in done.stderr
+
+
+def test_refresh_leaves_out_what_the_filter_rejects_and_says_so(tmp_path: Path) -> None:
+    home = known(tmp_path, dict.fromkeys(OWN, 100))
+    (tmp_path / "cf" / "filter").write_text("reject ext pdf\ndefault accept\n")
+    done = home.run("shep", "refresh", "--site", "own.example")
+    assert "skipped: 1 rejected by the filter" in done.stderr, done.stderr
