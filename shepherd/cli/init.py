@@ -37,7 +37,8 @@ def command(db: Path, cf: Path, now: int) -> None:
     state = database.create(db, secrets.token_bytes(16), now, filters.version)
     for path in written:
         common.LOG.info("%s: written with the defaults", path)
-    common.LOG.info("%s: an empty database, state %d; next: shep insert --db %s URL...", db, state.number, db)
+    steps = f"shep scope add --db {db} HOST, then shep insert --db {db} URL..."
+    common.LOG.info("%s: an empty database, state %d; next: %s", db, state.number, steps)
 
 
 def _write_defaults(cf: Path) -> list[Path]:

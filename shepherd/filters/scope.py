@@ -151,11 +151,11 @@ class Scope:
 
 def shortest(texts: Iterable[str]) -> tuple[str, ...]:
     """Sorted, without those that begin with another one."""
-    kept: list[str] = []
+    short_texts: list[str] = []
     for text in sorted(set(texts)):
-        if not kept or not text.startswith(kept[-1]):
-            kept.append(text)
-    return tuple(kept)
+        if not short_texts or not text.startswith(short_texts[-1]):
+            short_texts.append(text)
+    return tuple(short_texts)
 
 
 def begins_with_one(text: str, beginnings: Sequence[str]) -> bool:

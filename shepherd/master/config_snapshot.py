@@ -15,7 +15,6 @@ from shepherd.config import Config
 from shepherd.console import cf_faults, cf_files
 from shepherd.console.cf_place import UNBOUNDED
 from shepherd.errors import NoSpace
-from shepherd.filters import load_filter
 from shepherd.master import events
 
 PLACE: Final = "cf"  # in db/log
@@ -37,6 +36,8 @@ class ConfigSnapshot:
 
     def read(self) -> list[str]:
         """Read `source`; all that is wrong with it, and then everything stays as it was."""
+        from shepherd.filters import load_filter
+
         config, complaints = cf_faults.examine(self._source)
         if not complaints and not load_filter(config.filter_path).is_bounded:
             complaints = [f"{config.filter_path} {UNBOUNDED}"]

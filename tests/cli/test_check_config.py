@@ -74,7 +74,7 @@ LINES = {"filter": [1, 3, 4, 5, 6, 7], "url-equiv": [1, 3, 4], "shepherd.toml": 
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_all_faults_of_a_file_are_told_at_once_by_every_program(tmp_path: Path, name: str) -> None:
+def test_all_faults_of_a_file_are_reported_at_once(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(MANY[name])
     _status, _told, errors = check(tmp_path)
     done = call("shep-plan", "--cf", str(tmp_path), "--db", str(tmp_path / "db"))
@@ -84,7 +84,7 @@ def test_all_faults_of_a_file_are_told_at_once_by_every_program(tmp_path: Path, 
     assert lines_of(errors) == LINES[name]
 
 
-def test_all_faults_of_a_filter_are_told_at_once_by_who_reads_it(tmp_path: Path) -> None:
+def test_all_faults_of_a_filter_are_reported_at_once_by_its_readers(tmp_path: Path) -> None:
     (tmp_path / "filter").write_text(MANY["filter"])
     done = call("shep", "filter", "check", "--cf", str(tmp_path), "http://a.example/")
     assert (done.returncode, lines_of(done.stderr)) == (2, LINES["filter"])

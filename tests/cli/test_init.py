@@ -69,7 +69,9 @@ def test_database_that_others_may_read_is_reported(tmp_path: Path) -> None:
 def test_new_database_is_empty_and_sound(tmp_path: Path) -> None:
     done = init(tmp_path)
     assert done.returncode == 0, done
-    assert done.stderr.endswith("db: an empty database, state 1; next: shep insert --db db URL...\n")
+    assert done.stderr.endswith(
+        "db: an empty database, state 1; next: shep scope add --db db HOST, then shep insert --db db URL...\n"
+    )
     db = Database(tmp_path / "db")
     assert [str(name) for name in db.states()] == ["000001"]
     assert list(check.walk(db)) == []

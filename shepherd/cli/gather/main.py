@@ -13,7 +13,7 @@ from shepherd.cli.gather import cf as gather_cf
 from shepherd.config import OWN_CF, CfPlace, Config
 from shepherd.config.places import BY_DATABASE
 from shepherd.console import cf_files, cf_place, common
-from shepherd.console.shared import clock_ms, many, redact
+from shepherd.console.shared import redact
 from shepherd.errors import BadUrl, UsageError
 
 if TYPE_CHECKING:
@@ -107,8 +107,6 @@ def _gather(db: Path, urls: list[Url], kind: str, pages: int, seconds: float, co
     filters = parse_filter(narrowed.filter_text, str(before.source / cf_files.FILTER))
     hrefs = _accepted(urls, filters, before.source / cf_files.FILTER)
     draft = narrowed.with_contact(_contact(urls, filters, before.config, contact or before.config.identity.contact))
-    if lock is not None:
-        _refuse_strangers(db, filters)
     lock = lock or create(db, draft.filter_text)
     draft.write(own_cf)
     config = configuration.load(own_cf)
@@ -126,30 +124,6 @@ def _has_scope_of_the_user(draft: CfDraft, own_cf: Path) -> bool:
     from shepherd.filters import parse_filter
 
     return draft.source != own_cf and parse_filter(draft.filter_text).scope is not None
-
-
-def _refuse_strangers(db: Path, filters: Filter) -> None:
-    """A filter keeps new URLs out but not known ones: pages outside the scope would be gathered or refreshed, too."""
-    import numpy as np
-
-    from shepherd.formats.tables import Flag, RowType
-    from shepherd.store.state.database import Database
-
-    scope = filters.scope
-    if scope is None:
-        return
-    with Database(db).reading("gather", clock_ms()) as state:
-        names = (raw_name.decode() for raw_name in state.site_names(0, state.sites.rows))
-        inside = {name for name in names if scope.paths_at(name) != ()}
-        norms = np.array([state.prints.norm(name) for name in sorted(inside)], np.uint64)
-        rows = state.index.slice(0, state.index.rows, ("norm", "type", "flags"))
-        pages = (rows["type"] != RowType.FORGOTTEN) & ((rows["flags"] & Flag.ROBOTS) == 0)
-        strange = int(np.count_nonzero(pages & ~np.isin(rows["norm"], norms)))
-    if strange:
-        raise UsageError(
-            f"{db} has {many(strange, 'page')} of other sites, and gather would ask for them, too: give another --db, "
-            "or --scope any, or use `shepherd cycle`"
-        )
 
 
 def _contact(urls: list[Url], filters: Filter, user: Config, contact: str) -> str:

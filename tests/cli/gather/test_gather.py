@@ -268,12 +268,14 @@ def test_password_in_a_refused_url_is_not_shown(tmp_path: Path) -> None:
 def test_pages_of_other_sites_are_not_gathered_by_the_way(tmp_path: Path) -> None:
     database.create(tmp_path / "db", bytes(16), 1, 0)
     run("shep", "insert", "http://other.example/", cwd=tmp_path)
-    for program in ("shep-merge", "shep-select", "shep-record"):
-        assert run(program, cwd=tmp_path).returncode == 0
-    done = gather("http://127.0.0.1:1/", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "1 page of other sites" in done.stderr and "--db" in done.stderr
-    assert not (tmp_path / "db" / "cf").exists()
+    for number in (1, 2):
+        for program in ("shep-merge", "shep-select", "shep-record"):
+            assert run(program, "-q", cwd=tmp_path).returncode == 0
+        if number == 1:
+            assert gather("--minutes", NO_MINUTES, "http://127.0.0.1:1/", cwd=tmp_path).returncode == 4
+    assert run("shep-plan", "-q", cwd=tmp_path).returncode == 0
+    planned = run("shep-dump", "plan", "--json", "-u", cwd=tmp_path).stdout
+    assert "http://127.0.0.1:1/" in planned and "other.example" not in planned
 
 
 # --- the summary ------------------------------------------------------------------------------------------------
@@ -358,7 +360,7 @@ def test_gather_that_brings_no_page_says_why_and_does_not_call_it_success(
         (Ending("killed as asked", 143), 475, "killed as asked"),
     ],
 )
-def test_ending_says_what_is_left_and_how_to_go_on(ending: Ending, ungathered: int, why: str) -> None:
+def test_ending_says_what_is_left_and_how_to_continue(ending: Ending, ungathered: int, why: str) -> None:
     assert in_words(ending, ungathered) == why
 
 
