@@ -29,6 +29,7 @@ MORE = {  # of what test_bad_input need not call
     "shep-serve token remove": ("me",),
 }
 NO_PLAN = "shep-reap: nothing is planned (the newest state is 000001); run shep-plan"
+OWN = "configuration: data/cf (the database's own)"
 MAKES_ITS_OWN = {"gather"}  # tests/cli/gather
 
 
@@ -63,12 +64,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("path", list(configured_commands()))
 def test_every_program_takes_the_configuration_of_its_database(path: str, home: Path) -> None:
     words = [*path.split(), *ARGUMENTS.get(path, MORE.get(path, ()))]
-    by_option = run(*words, "--db", "data", "-v", cwd=home)
-    by_environment = run(*words, "-v", cwd=home, SHEPHERD_DB="data")
-    for done in (by_option, by_environment):
-        assert "data/cf/shepherd.toml, line 2" in done.stderr or "configuration: data/cf (the database's own)" in done.stderr, (
-            done.stderr
-        )
+    done = run(*words, "--db", "data", "-v", cwd=home)
+    assert "data/cf/shepherd.toml, line 2" in done.stderr or OWN in done.stderr, done.stderr
+
+
+def test_database_named_by_the_environment_brings_its_configuration(home: Path) -> None:
+    done = run("shep", "filter", "check", "-v", "http://a.example/", cwd=home, SHEPHERD_DB="data")
+    assert "data/cf/shepherd.toml, line 2" in done.stderr
 
 
 def test_every_program_with_a_configuration_is_walked() -> None:

@@ -329,24 +329,19 @@ def test_gather_without_a_url_continues_with_the_sites_of_the_database(tmp_path:
     assert {path: path.read_bytes() for path in own.iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("settings", "url", "why"),
-    [
-        ("", "http://127.0.0.1:9/", "1 page: address refused by the guard"),
-        ('[network]\nallow = ["127.0.0.0/8"]\n', "http://127.0.0.1:9/", "1 page whose robots.txt cannot be reached"),
-        ('[network]\nhosts = "hosts"\n', "http://no.example/", "1 page: address does not resolve"),
-    ],
-    ids=["guard", "robots", "name"],
-)
-def test_gather_that_brings_no_page_says_why_and_does_not_call_it_success(
-    settings: str, url: str, why: str, tmp_path: Path
-) -> None:
+def test_gather_that_brings_no_page_says_why_and_does_not_call_it_success(tmp_path: Path) -> None:
     (tmp_path / "cf").mkdir()
-    (tmp_path / "cf" / "shepherd.toml").write_text(settings)
+    (tmp_path / "cf" / "shepherd.toml").write_text('[network]\nallow = ["127.0.0.0/8"]\nhosts = "hosts"\n')
     (tmp_path / "cf" / "hosts").write_text("127.0.0.1 other.example\n")
-    done = gather("--contact", "me@example.org", "--minutes", "1", url, cwd=tmp_path)
+    hrefs = ("http://10.0.0.1/", "http://127.0.0.1:9/", "http://no.example/")
+    done = gather("--contact", "me@example.org", "--minutes", "1", *hrefs, cwd=tmp_path)
     assert done.returncode == 4
-    assert done.stderr.splitlines()[-1] == f"gather: no page came: {why}"
+    why = done.stderr.splitlines()[-1].removeprefix("gather: no page came: ").split(", ")
+    assert sorted(why) == [
+        "1 page whose robots.txt cannot be reached",
+        "1 page: address does not resolve",
+        "1 page: address refused by the guard",
+    ]
 
 
 @pytest.mark.parametrize(
