@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from shepherd.addresses import parse_listen, reaper_fault
@@ -91,8 +91,15 @@ RANGES: Final[dict[tuple[str, str], ValueRange]] = {
 }
 
 
-def faults_of(config: Config) -> Iterator[ConfigFault]:
-    """All that cannot be, in no particular order."""
+def faults_of(config: Config, wrong: Collection[tuple[str, str]] = ()) -> Iterator[ConfigFault]:
+    """All that cannot be, in no particular order. Keys that are `wrong` already have their defaults here, so neither they nor
+    what depends on others of their sections can be judged."""
+    yield from (fault for fault in _single(config) if (fault.section, fault.key) not in wrong)
+    sections = {section for section, _key in wrong}
+    yield from (fault for fault in _together(config) if fault.section not in sections)
+
+
+def _single(config: Config) -> Iterator[ConfigFault]:
     for (section, key), allowed in RANGES.items():
         value = getattr(getattr(config, section), key)
         if not allowed.low <= value <= allowed.high:
@@ -102,7 +109,6 @@ def faults_of(config: Config) -> Iterator[ConfigFault]:
             yield ConfigFault("section_bonus", key, _beyond(ValueRange(0, MAX_WEIGHT, ", as all weights"), bonus))
     yield from _texts(config)
     yield from _lists(config)
-    yield from _together(config)
 
 
 def _beyond(allowed: ValueRange, value: float) -> str:

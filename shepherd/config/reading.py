@@ -37,8 +37,7 @@ def read(text: str, directory: Path) -> tuple[Config, list[ConfigFault]]:
             built[section], wrong = _section(section, sections[section](), table)  # type: ignore[operator]
             faults += wrong
     config = Config(**built, directory=directory)
-    wrong_sections = {fault.section for fault in faults}  # there a default stands in the place of what was meant
-    return config, faults + [fault for fault in faults_of(config) if fault.section not in wrong_sections]
+    return config, [*faults, *faults_of(config, {(fault.section, fault.key) for fault in faults})]
 
 
 def _section(section: str, default: Any, table: dict[str, Any]) -> tuple[Any, list[ConfigFault]]:

@@ -99,6 +99,7 @@ def lines_of(errors: str) -> list[int]:
 
 
 def test_what_differs_and_what_is_worth_a_thought(tmp_path: Path) -> None:
+    (tmp_path / "filter").write_text("default accept\n")
     (tmp_path / "shepherd.toml").write_text(
         "[identity]\ncontact = 'me@example.org'\n[politeness]\ndelay_s = 0.5\n[network]\nallow = ['10.0.0.0/8']\n"
     )
