@@ -68,7 +68,7 @@ def test_cycles_leave_nothing_in_memory(tmp_path: Path, monkeypatch: pytest.Monk
     config = Config(directory=ROOT / "cf")
     with Database(tmp_path / "db").writing("a test") as writer:
         held = os.open(tmp_path / "db" / names.LOCK, os.O_RDWR)
-        options = CycleOptions(config, Unsignalled(), held)
+        options = CycleOptions(config, Unsignalled(), held, on_reap=lambda: None)
 
         def cycles(count: int) -> int:
             for _ in range(count):
