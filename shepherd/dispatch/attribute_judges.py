@@ -56,7 +56,7 @@ def _is_title(text: bytes) -> bool:
         title = text.decode()
     except UnicodeDecodeError:
         return False
-    return len(title) <= MOST_TITLE and " ".join(title.split()) == title
+    return len(title) <= MOST_TITLE and "\n" not in title and "\r" not in title
 
 
 def _is_target(text: bytes) -> bool:

@@ -80,7 +80,14 @@ def truth(href: str, prints: Footprints, state: int, filter_version: int, now_ms
         record = record._replace(result=Result.REDIRECT, digest=0, body_bytes=0, status=302)
         attributes |= {"E": leads_to.encode()}
     else:
-        attributes |= {"D": DIGEST, "T": b"text/html", "C": b"utf-8", "t": "Größe".encode(), "l": b"en-gb", "N": b"noindex"}
+        attributes |= {
+            "D": DIGEST,
+            "T": b"text/html",
+            "C": b"utf-8",
+            "t": "cut behind a blank, Größe ".encode(),
+            "l": b"en-gb",
+            "N": b"noindex",
+        }
         attributes |= {"K": b"http://a.example/", "M": (now_ms - 99).to_bytes(8, "little"), "h": bytes(8), "L": bytes(32)}
     return Truth(PendingRequest(item, qkey, qkey, href, now_ms - 10), record, attributes, links, leads_to, state)
 
