@@ -295,6 +295,7 @@ class StoryAnswer(Struct, frozen=True):
     standings: list[dict[str, Any]]
     site_row: dict[str, Any] | None
     server: dict[str, Any] | None
+    asks: ServerAsk | None
     cycles: list[dict[str, Any]]
     outlook: str | None
     verdict: Annotated[str, Meta(description="One sentence that sums it up.")]

@@ -28,7 +28,8 @@ def test_what_one_site_asks_for_does_not_silence_its_neighbours(tmp_path: Path, 
         settings = tmp_path / "cf" / "shepherd.toml"
         settings.write_text(settings.read_text().replace("[politeness]", "[politeness]\nneighbours_s = 1"))
         one.must("shep-init", "-q")
-        one.must("shep", "insert", "--weight", "60000", "http://loud.evil/0", "http://loud.evil/1")
+        for weight, number in ((60_000, 0), (50_000, 1)):
+            one.must("shep", "insert", "--weight", str(weight), f"http://loud.evil/{number}")
         one.plan(*(f"http://a.example/{n}" for n in range(3)))
         one.must("shep-reap", "--seconds", "30")
         assert contacts_with(one, "a.example") == 4  # with its robots.txt

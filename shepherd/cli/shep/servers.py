@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT: Final = 50
 TITLES: Final = (
-    ">sites", ">pages", ">fetches", ">errors", ">average", ">delay", ">back-off", ">slots", "next contact", "address", "asked by",
+    ">sites", ">pages", ">fetches", ">errors", ">average", ">delay", ">back-off", ">slots", "asked by", "next contact", "address",
 )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def command(
     addresses: tuple[int, ...], backing_off: bool, sort: str, limit: int, db: Path, number: int | None, as_json: bool
 ) -> None:
     """List servers, with delays and failures. Columns are sites and pages on them, contacts and how many failed, average download
-    time, delay, next contact, and the site that asks the server for most patience.
+    time, delay, the site that asks the server for most patience, next contact.
 
     A server is an address. `pages` are those gathered or to be gathered, as of the last shep-record; `delay` is the time between
     two fetches; `back-off` multiplies it since the server failed; `slots` is how many fetches it may have at a time.
@@ -65,9 +65,9 @@ def _row(server: dict[str, Any], now: int) -> tuple[Any, ...]:
         f"{server['delay_ms'] / 1_000:g} s",
         f"x{1 << server['backoff']}" if server["backoff"] else None,
         server["slots"] or 1,
+        asked_by(server["asks"]) if server["asks"] else None,
         f"in {shared.span(wait_s)}" if wait_s > 0 else "at once",
         server["address"],
-        asked_by(server["asks"]) if server["asks"] else None,
     )
 
 

@@ -198,6 +198,7 @@ def test_servers_show_what_politeness_knows(flock: Herd, shep: Run) -> None:
         "slots": 4,
         "group": "0000000000000abc",
         "next_contact": "2096-10-02T07:06:40.000Z",
+        "asks": {"site": "http://ignored.example", "crawl_delay_ms": 4_000, "until": None},
     }
     assert (found["127.0.0.9"]["next_contact"], found["127.0.0.9"]["average_ms"], found["127.0.0.9"]["sites"]) == (None, None, 0)
     lines = {line.split()[-1]: line.split() for line in stdout_of(shep(flock, "servers")).splitlines()}

@@ -42,7 +42,7 @@ from tests.support.random_rows import (
     site_of,
 )
 
-MAX_RETRIES, STATE = 4, 9
+MAX_RETRIES, STATE, NOW_S = 4, 9, 9_999
 CONTRIB = dict.fromkeys(("norm", "path", "site", "oid"), "<u8") | {
     "lastmod": "<u4",
     "weight": "<u2",
@@ -193,7 +193,7 @@ def merged_of(index: list[Row], contributed: list[Row], asked: Records = NO_EDIT
         SPECIAL,
         FIRSTS,
         state=STATE,
-        now_s=9_999,
+        now_s=NOW_S,
         max_retries=MAX_RETRIES,
     )
 
@@ -235,8 +235,8 @@ def test_rows_are_in_order_and_a_document_has_one(index: list[Row], contributed:
     before = columns(INDEX, index)
     copy = {name: column.copy() for name, column in before.items()}
     new = columns(CONTRIB, contributed)
-    special = SPECIAL, FIRSTS
-    merged = merge.merge(before, new, NO_EDITS, robots_facts, *special, state=STATE, now_s=9_999, max_retries=MAX_RETRIES)
+    settings = {"state": STATE, "now_s": NOW_S, "max_retries": MAX_RETRIES}
+    merged = merge.merge(before, new, NO_EDITS, robots_facts, SPECIAL, FIRSTS, **settings)
     rows = rows_of(dict(merged.columns))
     assert [key(row) for row in rows] == sorted({key(row) for row in rows})
     assert len({document(row) for row in rows}) == len(rows)
@@ -296,7 +296,7 @@ def test_edits_agree_with_a_dictionary(index: list[Row], wishes: list[tuple[int,
 def change(row: Row, op: Op, edit: Row) -> None:
     row["touched"] = STATE
     if op == Op.REFRESH:
-        row["flags"] = int(row["flags"] | (Flag.REFRESH if row["checked"] <= edit["time"] else 0))
+        row["flags"] = int(row["flags"] | (Flag.REFRESH if row["checked"] <= edit["time"] or row["checked"] > NOW_S + 60 else 0))
     elif op == Op.PINNED:
         row["flags"] = int(row["flags"] | Flag.PINNED)
     else:
