@@ -54,6 +54,8 @@ def test_server_is_neither_hurried_nor_silenced_there_and_back(tmp_path: Path, a
         one.must("shep-cork", "-q")
         for now_ahead_s in (ahead_s, 0, 0):
             assert cycle(one, now_ahead_s, "http://a.example/0") >= 1
+            unsure_s = Database(one.home / "db").closed().control.unsure // 1000
+            assert unsure_s, "the reap did not see that the clock was set"
         assert min(one.origin.gaps_s()) >= DELAY_S
         state = Database(one.home / "db").closed()
         now, politeness = state.control.now, Politeness()
