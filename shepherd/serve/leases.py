@@ -174,8 +174,8 @@ class Keeper:
     def __init__(self, service: Service, client: Client, lease: Lease) -> None:
         self._service, self._client, self._name = service, client, lease.name
         # Of a lease of an earlier run nobody knows what was asked for: no more than is left, or it would outlive a killed client.
-        left = min(max(lease.expires - service.now(), LEAST_S), api.LEASE_S, service.settings.lease_s)
-        self._seconds = service.seconds_of.get(lease.name, left)
+        remaining_s = min(max(lease.expires - service.now(), LEAST_S), api.LEASE_S, service.settings.lease_s)
+        self._seconds = service.seconds_of.get(lease.name, remaining_s)
         self._next_s = 0.0
 
     def __call__(self) -> None:
