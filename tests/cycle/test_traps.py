@@ -16,6 +16,7 @@ import pytest
 from tests.support.driver import HTML
 from tests.support.origin import Answer, ok, serve
 from tests.support.reaping import Home
+from tests.worlds import write_open_filter
 
 pytestmark = pytest.mark.waits
 
@@ -91,6 +92,7 @@ def web(home: Path, limits: str) -> Iterator[Home]:
             names = [host] if host != "names.example" else [host, *(f"n{n}.names.example" for n in range(NAMES))]
             table += [f"{name} {address} {origin.port}" for name in names]
         (home / "cf" / "static").write_text("\n".join(table) + "\n")
+        write_open_filter(home / "cf")
         yield Home(home, home / "db", [])
 
 

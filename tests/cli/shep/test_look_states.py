@@ -56,10 +56,10 @@ def test_bytes_are_those_of_inodes(own_herd: Herd, shep: Run) -> None:
 def test_new_database_has_one_state(tmp_path: Path) -> None:
     db = tmp_path / "db"
     assert call("shep-init", "--db", str(db), "--cf", str(tmp_path / "cf")).returncode == 0
-    title, line, total = call("shep", "states", "--db", str(db)).stdout.splitlines()
+    title, line, total, configuration = call("shep", "states", "--db", str(db)).stdout.splitlines()
     assert title.split()[:4] == ["state", "made", "from", "rows"]
     assert line.startswith("000001  20") and "Z  -" in line
-    assert total.endswith("on the disk")
+    assert total.endswith("on the disk") and configuration.startswith("configuration: ")
 
 
 def test_unfinished_and_left_over_directories_are_listed(own_herd: Herd, shep: Run) -> None:
@@ -141,7 +141,7 @@ def test_lock_of_the_newest_pins_nothing(own_herd: Herd, shep: Run) -> None:
 def test_lock_works_while_a_cycle_runs(own_herd: Herd, shep: Run) -> None:
     with own_herd.store.writing("shepherd cycle"):
         stdout_of(shep(own_herd, "lock", "1"))
-        assert len(stdout_of(shep(own_herd, "states")).splitlines()) == 4
+        assert len(stdout_of(shep(own_herd, "states")).splitlines()) == 5
         stdout_of(shep(own_herd, "stats"))
         stdout_of(shep(own_herd, "unlock", "1"))
 
