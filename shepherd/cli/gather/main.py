@@ -107,7 +107,7 @@ def _gather(db: Path, urls: list[Url], kind: str, pages: int, seconds: float, co
     filters = parse_filter(narrowed.filter_text, str(before.source / cf_files.FILTER))
     hrefs = _accepted(urls, filters, before.source / cf_files.FILTER)
     draft = narrowed.with_contact(_contact(urls, filters, before.config, contact or before.config.identity.contact))
-    lock = lock or create(db, draft.filter_text)
+    gatherer = Gatherer(db, lock or create(db, draft.filter_text), pages, seconds, Signals())  # a damaged database ends here
     draft.write(own_cf)
     config = configuration.load(own_cf)
     cf_place.note(db, CfPlace(own_cf, BY_DATABASE), config)
@@ -115,7 +115,6 @@ def _gather(db: Path, urls: list[Url], kind: str, pages: int, seconds: float, co
         insert(db, hrefs, config.merge.insert_weight)
     where = ", ".join(dict.fromkeys(url.norm for url in urls)) or "what is in scope"
     common.LOG.info("gathering %s into %s: one fetch in %g s from each server", where, db, config.politeness.delay_s)
-    gatherer = Gatherer(db, lock, pages, seconds, Signals())
     return finish(gatherer, gatherer.until_done(own_cf), own_cf, hrefs[0] if hrefs else "", refreshed=False)
 
 

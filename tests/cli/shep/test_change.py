@@ -104,7 +104,7 @@ def test_dry_run_counts_and_leaves_nothing(own_herd: Herd, shep: Run) -> None:
 
 def test_refresh_leaves_out_what_is_not_gathered(own_herd: Herd, shep: Run) -> None:
     (line,) = objects(shep(own_herd, "refresh", "--site", "a.example", "--json"))
-    assert line["left_out"] == {"asleep": 1, "forgotten": 1, "robots files": 1}
+    assert line["left_out"] == {"asleep": 1, "forgotten": 1, "rejected by the filter": 1, "robots files": 1}
     assert {one["op"] for one in requests(own_herd)} == {"refresh"}
     assert "http://a.example/asleep" not in requested_urls(own_herd) and "http://a.example/" in requested_urls(own_herd)
 
