@@ -16,7 +16,7 @@ from shepherd.formats.tables import INDEX, Reason, RowType
 from shepherd.store.check.recover import RecoveryStep
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
-from tests.crash.mending import NOW, copy, differing, flip, mend, mended, rows
+from tests.crash.mending import NOW, copy, differing, flip, mend, mended, rows, write
 from tests.support import sampling
 
 INDEX_ONLY = {"weight", "flags", "reason"}  # what nobody else knows of rows that the older state does not have
@@ -131,6 +131,14 @@ def test_damaged_server_column_delays_every_server(name: str, db: Path) -> None:
     assert np.all(after.servers["next_ms"][0 : after.servers.rows] >= before)
     if name in ("qkey", "next_ms"):
         assert np.all(after.servers["next_ms"][0 : after.servers.rows] > NOW * 1000)
+
+
+def test_column_with_a_tail_is_not_taken_over_with_it(db: Path) -> None:
+    path = Database(db).closed().path / "servers" / "next_ms"
+    whole = path.read_bytes()
+    write(path, whole + b"a tail")
+    after, _told = mended(db)
+    assert (after.path / "servers" / "next_ms").read_bytes() == whole
 
 
 def test_lost_control_costs_nothing(db: Path) -> None:

@@ -29,7 +29,7 @@ from tests.support import sampling
 from tests.support.page_states import _contributed
 from tests.support.toy_farm import contents
 
-SAMPLE_STEP = 9
+SAMPLE_STEP = 17
 
 
 def faults(db: Path) -> list[str]:

@@ -19,6 +19,7 @@ from shepherd.filters import Filter
 from shepherd.formats.tables import JOURNAL, SERVERS, SITES, U64, Array, Columns, empty
 from shepherd.politeness import delays
 from shepherd.politeness.contacts import apply_servers
+from shepherd.store.check.copies import has_bytes
 from shepherd.store.check.salvage import LooseColumn, Wreck
 from shepherd.store.state.directory import Builder, State
 from shepherd.urls import Footprints, norm_of, parse
@@ -95,7 +96,8 @@ def restore_servers(
     builder: Builder, wreck: Wreck, older: State | None, sites: Sites, config: Config, now: int, counts: Counter[str]
 ) -> None:
     loose = {name: wreck.column("servers", name) for name in SERVERS}
-    if wreck.own_control and all(column.is_whole() for column in loose.values()):
+    entries = {path: entry for path, entry in wreck.control.files.items() if path.startswith("servers/")}
+    if len(entries) == len(SERVERS) and all(has_bytes(wreck.path, path, entry) for path, entry in entries.items()):
         builder.keep_table("servers")
         return
     servers: Columns = older.servers.slice(0, older.servers.rows) if older is not None else empty(SERVERS)
