@@ -227,6 +227,16 @@ _URL: Final = rb"https?+://%b/[A-Za-z0-9._~!$&()+*,;=:@/?%%-]{0,1500}+" % _HOST
 _WEIGHT: Final = rb"(?:[1-5][0-9]{4}|6[0-4][0-9]{3}|[0-9]{1,4}+)"
 
 
+class AttributeForm:
+    """Attributes of a bucket that a reaper sends: dispatch/attribute_judges.py."""
+
+    LINE_END = Expression(rb"[\r\n\0]")
+    TYPE = Expression(rb"[a-z0-9!#$&^_.+*-]{1,64}+/[a-z0-9!#$&^_.+*-]{1,64}+")
+    CHARSET = Expression(rb"[a-z0-9_-]{1,40}+")
+    LANGUAGE = Expression(rb"[a-z]{2,8}+(?:-[a-z0-9]{1,8}+){0,8}+")
+    WORD = Expression(rb"[a-z]{1,20}+")
+
+
 class StoredForm:
     """formats/ and serve/."""
 

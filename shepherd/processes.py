@@ -13,7 +13,8 @@ from typing import Final
 
 UNKNOWN: Final = ""
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_START: Final = 19  # in /proc/PID/stat, of the fields behind the name, which ends with the last bracket
+_STATE, _START = 0, 19  # in /proc/PID/stat, of the fields behind the name, which ends with the last bracket
+_PROGRAMS: Final = ("shep", "gather", "reapd")  # as the names of ours begin
 
 
 def own() -> str:
@@ -35,6 +36,20 @@ def has_ended(process: str, pid: int) -> bool:
         pass  # somebody else's, or no number that a process could have
     now = _start(pid)  # of what may be hidden from us, as other users' processes may be, nothing
     return bool(now) and now != start
+
+
+def facts(pid: int | None) -> str:
+    """Which program that is, and whether somebody has stopped it; nothing where the system does not say."""
+    if pid is None:
+        return ""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[_STATE]
+    except (OSError, IndexError):
+        return ""
+    programs = [name for word in words[:4] if (name := os.path.basename(word)).startswith(_PROGRAMS)]
+    all_facts = [*programs[-1:], *([f"stopped by a signal: kill -CONT {pid} continues it"] if state in "Tt" else [])]
+    return f" ({'; '.join(all_facts)})" if all_facts else ""
 
 
 def _place() -> str:

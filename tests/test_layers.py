@@ -79,7 +79,7 @@ WITH_FILES = (
 IMPURE_IMPORTS = {"os", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "time", "datetime"}
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}
 
-DISK_MODULES = "store.disk.fsio store.disk.ops"  # the calls, and the rules by which they are made
+DISK_MODULES = "store.disk.fsio store.disk.opening store.disk.ops"  # the calls, and the rules by which they are made
 DISK_OS = {
     "rename", "renames", "replace", "link", "symlink", "unlink", "remove", "rmdir", "removedirs",
     "truncate", "ftruncate", "fsync", "fdatasync", "sync",
@@ -88,9 +88,9 @@ DISK_SHUTIL = {"rmtree", "move"}
 # Methods of paths and files, with the most positional arguments they take: what takes more is a function of fsio.
 DISK_METHODS = {"unlink": 0, "rmdir": 0, "rename": 1, "replace": 1, "hardlink_to": 1, "symlink_to": 1, "truncate": 1}
 
-# Who reads the files of a database; what is mapped is opened by fsio, too. Some read what anybody has left in the inbox.
+# Who reads the files of a database, and what anybody has left in its inbox; what is mapped is opened in the same place.
+NOT_OF_A_DATABASE = "politeness.shared_contacts"  # but of the machine
 OPENERS = "store.* arrays.* readers.* politeness.* cycle.* report.*"
-WITH_OTHERS_FILES = "store.state.inbox cycle.merge.waiting"
 OPEN_FUNCTIONS = {
     "os.open", "os.popen", "io.open", "io.FileIO", "io.open_code",
     "numpy.memmap", "numpy.load", "numpy.fromfile", "numpy.loadtxt", "numpy.genfromtxt", "numpy.lib.format.open_memmap",
@@ -259,12 +259,12 @@ def disk(module: Module) -> Iterator[str]:
 
 
 def opening(module: Module) -> Iterator[str]:
-    """Files of a database are opened by fsio alone: whatever else opens them waits for pipes and follows links."""
-    if not matches(module.local, OPENERS) or matches(module.local, f"{DISK_MODULES} {WITH_OTHERS_FILES}"):
+    """Files of a database are opened in store/disk/opening.py alone: all else waits for pipes and follows links."""
+    if not matches(module.local, OPENERS) or matches(module.local, f"{DISK_MODULES} {NOT_OF_A_DATABASE}"):
         return
     for line, full in module.uses:
         if full in OPEN_FUNCTIONS:
-            yield f"{module.name}:{line}: {full} opens a file: fsio.open_regular and open_stream do that"
+            yield f"{module.name}:{line}: {full} opens a file: opening.open_regular and open_stream do that"
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call):
             continue
@@ -272,7 +272,7 @@ def opening(module: Module) -> Iterator[str]:
         is_mode = not node.args or (isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str))
         is_builtin = isinstance(node.func, ast.Name) and node.func.id == "open"
         if is_builtin or name in OPEN_METHODS or (name == "open" and is_mode):
-            yield f"{module.name}:{node.lineno}: {name or 'open'}() opens a file: fsio.open_regular and open_stream do that"
+            yield f"{module.name}:{node.lineno}: {name or 'open'}() opens a file: opening.open_regular and open_stream do that"
 
 
 def edge(module: Module) -> Iterator[str]:

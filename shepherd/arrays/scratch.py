@@ -20,7 +20,7 @@ import numpy as np
 from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.check import raw
 from shepherd.formats.tables import Array
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 
 _COUNTER = itertools.count(1)  # of this process: it is the only one that makes files in its scratch directory
 
@@ -53,7 +53,7 @@ class ScratchFile:
     def _descriptor(self) -> int:
         if self._fd < 0:
             try:
-                self._fd = fsio.open_regular(self.path)
+                self._fd = opening.open_regular(self.path)
             except FileNotFoundError:
                 raise IoFailed("a temporary file is gone; run the same program again", self.path) from None
             self._closing = weakref.finalize(self, os.close, self._fd)

@@ -28,14 +28,14 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 import click
 
 import shepherd
 from shepherd import __version__
 from shepherd import config as configuration
-from shepherd.console import cf_place, completion
+from shepherd.console import cf_place, completion, streams
 from shepherd.errors import FileFaults, IoFailed, NoSpace, NothingToDo, ShepherdError, UsageError, too_few_descriptors
 from shepherd.text import LATEST_S as LATEST_S
 from shepherd.text import escape as escape
@@ -186,7 +186,7 @@ class Terminated(KeyboardInterrupt):
 def run(command: click.Command) -> NoReturn:
     """Run a program's command with the process's arguments, and exit with its status."""
     name = os.path.basename(sys.argv[0])
-    _open_streams()
+    streams.open_all()
     try:
         _set_failpoint(os.environ.get("SHEPHERD_FAIL", ""))
         _set_lock_wait(os.environ.get(LOCK_WAIT, ""))
@@ -204,8 +204,8 @@ def run(command: click.Command) -> NoReturn:
         status = _failed(name, _disk_error(error))
     except Exception as error:
         status = _fail(name, "interrupted", INTERRUPTED) if _is_of_interrupt(error) else _bug(name, error)
-    _settle(sys.stdout)
-    _settle(sys.stderr)
+    streams.settle(sys.stdout)
+    streams.settle(sys.stderr)
     sys.exit(status)
 
 
@@ -296,31 +296,6 @@ def _bug(name: str, error: Exception) -> int:
         traceback.print_exception(error)
     kind = type(error).__name__
     return _fail(name, f"this is a bug, please report it: {kind}: {error} (-v shows the traceback)", ShepherdError.exit_status)
-
-
-def _open_streams() -> None:
-    """Let a stream that the caller has closed lead nowhere: else the next file that is opened would take its place."""
-    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nowhere, descriptor)
-            if nowhere != descriptor:
-                os.close(nowhere)
-            os.set_inheritable(descriptor, True)
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(descriptor, mode, encoding="utf-8", errors="backslashreplace", closefd=False))  # noqa: SIM115
-
-
-def _settle(stream: TextIO) -> None:
-    """Write what can still be written; the interpreter would try the rest once more and change the exit status."""
-    try:
-        stream.flush()
-    except OSError:
-        descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, stream.fileno())
-        os.close(descriptor)
 
 
 # --- logging ----------------------------------------------------------------------------------------------------

@@ -6,23 +6,19 @@ letter without one is refused. So whoever adds an attribute must say here what h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from shepherd import urls
 from shepherd.errors import BadUrl, Corruption
+from shepherd.expressions import AttributeForm
 from shepherd.formats.attributes import TABLE
 
 MOST_TITLE: Final = 500  # characters
+MAX_LANGUAGE: Final = 35  # bytes
 MOST_TIME_MS: Final = 253_402_300_800_000  # the end of the year 9999
 WISHES: Final = (b"noindex", b"nofollow", b"noindex nofollow")
-_LINE_ENDS: Final = re.compile(rb"[\r\n\0]")
-_TYPE: Final = re.compile(rb"[a-z0-9!#$&^_.+*-]{1,64}/[a-z0-9!#$&^_.+*-]{1,64}")
-_CHARSET: Final = re.compile(rb"[a-z0-9_-]{1,40}")
-_LANGUAGE: Final = re.compile(rb"(?=.{2,35}\Z)[a-z]{2,8}(?:-[a-z0-9]{1,8})*+", re.DOTALL)
-_WORD: Final = re.compile(rb"[a-z]{1,20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ def _is_title(text: bytes) -> bool:
 
 def _is_target(text: bytes) -> bool:
     """What a server said in its Location may be anything, on one line."""
-    return len(text) <= urls.MAX_URL_BYTES and not _LINE_ENDS.search(text)
+    return len(text) <= urls.MAX_URL_BYTES and not AttributeForm.LINE_END.search(text)
 
 
 def _has_digest(text: bytes, claim: BucketClaim) -> bool:
@@ -72,18 +68,18 @@ JUDGES: Final[Mapping[str, Judge]] = {
     "U": lambda text, claim: text == claim.url.encode(),
     "S": lambda text, claim: len(text) <= claim.header_bytes and b"\n" not in text,
     "H": lambda text, claim: len(text) <= claim.header_bytes,
-    "T": lambda text, claim: _TYPE.fullmatch(text) is not None,
-    "C": lambda text, claim: _CHARSET.fullmatch(text) is not None,
+    "T": lambda text, claim: AttributeForm.TYPE.fullmatch(text) is not None,
+    "C": lambda text, claim: AttributeForm.CHARSET.fullmatch(text) is not None,
     "D": _has_digest,
     "t": lambda text, claim: _is_title(text),
     "L": lambda text, claim: not len(text) % TABLE["L"].unit and len(text) <= TABLE["L"].unit * TABLE["L"].most,
     "A": lambda text, claim: text.isascii() and urls.is_address_of(text.decode("ascii"), claim.qkey),
     "m": lambda text, claim: len(text) == TABLE["m"].unit,
-    "X": lambda text, claim: _WORD.fullmatch(text) is not None,
+    "X": lambda text, claim: AttributeForm.WORD.fullmatch(text) is not None,
     "E": lambda text, claim: _is_target(text),
     "P": lambda text, claim: bool(text) and text == claim.provenance.encode(),
     "K": lambda text, claim: _is_url(text),
-    "l": lambda text, claim: _LANGUAGE.fullmatch(text) is not None,
+    "l": lambda text, claim: len(text) <= MAX_LANGUAGE and AttributeForm.LANGUAGE.fullmatch(text) is not None,
     "N": lambda text, claim: text in WISHES,
     "M": lambda text, claim: len(text) == TABLE["M"].unit and int.from_bytes(text, "little") < MOST_TIME_MS,
     "h": lambda text, claim: len(text) == TABLE["h"].unit,

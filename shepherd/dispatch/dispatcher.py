@@ -102,7 +102,6 @@ class Dispatcher:
             shared,
             lambda: bool(self._stopping),
         )
-        self._resolved: list[tuple[wire.Resolved, int]] = []  # look-ups that were answered, and by which reaper
         self._look_ups = LookUps(config.reap.lookups_per_s, config.reap.lookups_per_domain, fleet.needs_dns, now_ms)
         self._end_ms = self._point_ms = self._second_ms = 0
         self._stay, self._stopping, self._times_known = False, "", True
@@ -269,7 +268,7 @@ class Dispatcher:
 
     async def _why_done(self) -> str:
         """Why there is nothing more to wait for, or "". What only a later reap could ask is not waited for."""
-        if len(self._exchanges) or self._resolved or (self._look_ups.under_way and not self._stopping):
+        if len(self._exchanges) or self._look_ups.has_answers or (self._look_ups.under_way and not self._stopping):
             return ""
         if self._stopping:
             return self._stopping
@@ -344,12 +343,11 @@ class Dispatcher:
             return
         self._items.move(lease.item, ItemState.IN_FLIGHT)
         is_moved = not site.address or site.queue != lease.group  # it is being looked up anew
-        if is_moved or self._stopping or self._fleet.free <= 0:
-            self._calls.return_lease(lease.token)
-            self._admission.queue_again(item)
-            return
-        if wait_ms := self._exchanges.wait_ms(lease, site.qkey, now):
+        can_ask = not (is_moved or self._stopping) and self._fleet.free > 0
+        wait_ms = self._exchanges.wait_ms(lease, site.qkey, now) if can_ask else 0
+        if wait_ms:
             self._server_limits.hold(lease.group, now + wait_ms)
+        if wait_ms or not can_ask:
             self._calls.return_lease(lease.token)
             self._admission.queue_again(item)
             return
@@ -386,7 +384,7 @@ class Dispatcher:
         elif isinstance(message, wire.FetchResult):
             self._exchanges.on_reply(reaper, message)
         else:
-            self._resolved.append((message, reaper.number))
+            self._look_ups.on_answer(message, reaper.number)
 
     def _wait_on(self, reaper: Reaper, message: wire.Working) -> None:
         """Its server has answered, and stays busy until we know what; but no reaper can keep it so for ever."""
@@ -396,11 +394,7 @@ class Dispatcher:
             self._exchanges.extend(message.token, min(self._clock() + message.more_ms, latest_ms))
 
     def _take_resolved(self) -> None:
-        resolved, self._resolved = self._resolved, []
-        for message, reaper in resolved:
-            site = self._look_ups.answered(message.token, has_address=message.reason in (Reason.NONE, Reason.GUARD))
-            if site is None:
-                continue
+        for site, message, reaper in self._look_ups.take_answers():
             reason = Reason(message.reason) if message.reason in (Reason.NONE, Reason.GUARD, Reason.LOOKUP) else Reason.NO_ADDRESS
             valid_s = min(message.valid_s, MAX_VALID_S)
             self._admission.looked_up(site, message.address, message.qkey, reason, valid_s, reaper)

@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from shepherd.dispatch.sites import Site
 from shepherd.domains import registrable
-from shepherd.formats.tables import is_resolved
+from shepherd.formats.tables import Reason, is_resolved
 from shepherd.rate import TokenBucket
+from shepherd.wire import messages as wire
 from shepherd.wire.hosts import host_of
 
 ROW: Final = 20  # names without an address, one after the other, and names of this domain that may be looked up at once
@@ -57,6 +58,7 @@ class LookUps:
         self._turns: deque[str] = deque()
         self._later: list[tuple[int, str]] = []  # when it is their turn again
         self._under_way: dict[int, LookUp] = {}
+        self._answers: list[tuple[wire.Resolved, int]] = []  # that came since the last turn, and from which reaper
         self._last_token = LOOK_UP_BIT
         self.waiting = 0
         self._refused: list[Site] = []
@@ -110,6 +112,22 @@ class LookUps:
         return max(self._later[0][0] - now_ms, self._rate.wait_ms(now_ms)) if self._later else None
 
     # --- how it ends ------------------------------------------------------------------------------------------------
+
+    def on_answer(self, message: wire.Resolved, reaper: int) -> None:
+        """A reaper has answered: this waits for the next turn."""
+        self._answers.append((message, reaper))
+
+    @property
+    def has_answers(self) -> bool:
+        return bool(self._answers)
+
+    def take_answers(self) -> Iterator[tuple[Site, wire.Resolved, int]]:
+        """The sites of look-ups that are over, each with its answer and the reaper; one that was over before is left out."""
+        answers, self._answers = self._answers, []
+        for message, reaper in answers:
+            site = self.answered(message.token, has_address=message.reason in (Reason.NONE, Reason.GUARD))
+            if site is not None:
+                yield site, message, reaper
 
     def answered(self, token: int, has_address: bool) -> Site | None:
         """The site of a look-up that is over; None = it was over before."""

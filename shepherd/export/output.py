@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from shepherd.errors import UsageError
-from shepherd.store.disk import fsio, locks
+from shepherd.store.disk import fsio, locks, opening
 
 BUFFER_BYTES: Final = 1 << 20
 MANIFEST_VERSION: Final = 1
@@ -205,7 +205,7 @@ def _read(manifest: Path) -> dict[str, Any]:
     try:
         if manifest.is_symlink() or not manifest.is_file():
             raise ValueError
-        facts: dict[str, Any] = json.loads(fsio.read_file(manifest))
+        facts: dict[str, Any] = json.loads(opening.read_file(manifest))
         _names_in(facts, "")
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{manifest}: not the manifest of an export; move it away") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shepherd.errors import IoFailed
-from shepherd.store.disk import fsio
+from shepherd.store.disk import opening
 
 CYCLES: Final = "cycles.jsonl"
 NOW: Final = "now.json"
@@ -30,7 +30,7 @@ def cycles(log: Path) -> list[dict[str, Any]]:
 def now(log: Path) -> dict[str, Any]:
     """What is being done, by the last notice; empty where nothing runs, or where that is unknown."""
     try:
-        return next(objects([fsio.read_file(log / NOW)]), {})
+        return next(objects([opening.read_file(log / NOW)]), {})
     except (OSError, IoFailed):
         return {}
 
@@ -47,7 +47,7 @@ def newest_first(path: Path, most_bytes: int | None = None) -> Iterator[dict[str
     What is not asked for is not read, and only a piece of the log is in memory, however long it has become.
     """
     try:
-        with fsio.open_stream(path) as file:
+        with opening.open_stream(path) as file:
             start, cut, piece = file.seek(0, 2), b"", PIECE_BYTES
             end = max(start - most_bytes, 0) if most_bytes is not None else 0
             while start > end:
@@ -80,7 +80,7 @@ def _is_figure(value: Any) -> bool:
 def _tail(path: Path) -> list[bytes]:
     """The lines of the last MiB of a log, without one that is cut; none where there is no log."""
     try:
-        with fsio.open_stream(path) as file:
+        with opening.open_stream(path) as file:
             size = file.seek(0, 2)
             file.seek(max(size - TAIL_BYTES, 0))
             lines = file.read().split(b"\n")
@@ -107,7 +107,7 @@ def is_cycle(entry: dict[str, Any]) -> bool:
 def first_start(log: Path) -> int:
     """When the oldest cycle in the log began; 0 if there is none."""
     try:
-        with fsio.open_stream(log / CYCLES) as file:
+        with opening.open_stream(log / CYCLES) as file:
             entries = _read([file.readline(HEAD_BYTES)])
     except (OSError, IoFailed):
         return 0

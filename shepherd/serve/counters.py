@@ -16,7 +16,7 @@ from typing import Any, Final
 from shepherd.errors import IoFailed
 from shepherd.report import logbook
 from shepherd.report.reports import number
-from shepherd.store.disk import fsio
+from shepherd.store.disk import opening
 
 LIVE: Final = ("pages", "wire_bytes")
 MOST_BYTES: Final = 1 << 24  # read at a time
@@ -87,7 +87,7 @@ class Follower:
         if size == self._offset:
             return
         try:
-            with fsio.open_stream(self._path) as file:
+            with opening.open_stream(self._path) as file:
                 file.seek(self._offset)
                 data = file.read(MOST_BYTES)
         except (OSError, IoFailed):

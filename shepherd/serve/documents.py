@@ -24,7 +24,7 @@ from shepherd.serve import leases, sender, single
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sender import FileSpans, Piece
 from shepherd.serve.service import Ask
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.state import keys
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
@@ -211,7 +211,7 @@ class _Segments:
             self._close()
             path = self._directory / names.segment(segment)
             try:
-                self._fd = fsio.open_regular(path)
+                self._fd = opening.open_regular(path)
             except FileNotFoundError:
                 raise Corruption("the segment is missing", path, advice=CHECK_LISTS) from None
             self._number = segment

@@ -20,7 +20,7 @@ from shepherd.formats.frame import MAGIC
 from shepherd.serve import lines
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.service import Ask, Service
-from shepherd.store.disk import fsio
+from shepherd.store.disk import opening
 from shepherd.store.state.inbox import FEEDBACK, Draft
 from shepherd.store.state.inbox_files import item_frames, open_item
 from shepherd.wire import api
@@ -94,7 +94,7 @@ def _judge(path: Path) -> int:
 
 def _beginning(path: Path) -> bytes:
     with open_item(path) as fd:
-        return fsio.read_at(path, fd, len(MAGIC), 0)
+        return opening.read_at(path, fd, len(MAGIC), 0)
 
 
 def _records(path: Path) -> int:

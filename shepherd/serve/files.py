@@ -24,7 +24,7 @@ from shepherd.serve import leases, sender
 from shepherd.serve.answers import Refused, answer
 from shepherd.serve.sender import FileSpans
 from shepherd.serve.service import Ask
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Database
 from shepherd.store.state.directory import State
@@ -76,7 +76,7 @@ async def get(ask: Ask) -> web.StreamResponse:
 
 def entries_of_state(state: State) -> dict[str, StateFileEntry]:
     """Every file of a state, by its path in it."""
-    control = fsio.read_file(state.path / names.CONTROL)
+    control = opening.read_file(state.path / names.CONTROL)
     entries = {names.CONTROL: StateFileEntry(len(control), check64(control))}
     for path, entry in state.control.files.items():
         if names.known_in_state(path):
@@ -114,7 +114,7 @@ def _open(path: Path, length: int) -> BinaryIO:
     if not fsio.is_directory(path.parent):
         raise Corruption("not a directory, where the files of a state belong", path.parent, advice=CHECK_LISTS)
     try:
-        file = open(fsio.open_regular(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
+        file = open(opening.open_regular(path), "rb", buffering=0)  # noqa: SIM115 - who sends it closes it
     except FileNotFoundError:
         raise Corruption("the file is missing", path, advice=CHECK_LISTS) from None
     if file.seek(0, 2) != length:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shepherd.store.disk import fsio
+from shepherd.store.disk import opening
 from shepherd.store.state.database import Database
 from tests.crash.test_politeness import Garden, garden
 from tests.support.origin import Answer, ok
@@ -90,7 +90,7 @@ def test_key_of_the_footprints_is_never_shown(outputs: tuple[Garden, list[tuple[
     one, said = outputs
     state = Database(one.home / "db").closed()
     key = state.control.key.hex()
-    assert re.search(rf"^key {key}$", fsio.read_file(state.path / "control").decode(), re.MULTILINE)
+    assert re.search(rf"^key {key}$", opening.read_file(state.path / "control").decode(), re.MULTILINE)
     assert [name for name, text in said if key in text.lower() or repr(state.control.key) in text] == []
 
 

@@ -306,7 +306,7 @@ def test_answers_that_nobody_works_on_hold_up_their_reaper(monkeypatch: pytest.M
 
 def test_repeated_deaths_are_stored_once() -> None:
     nothing = cast(Any, None)
-    exchanges = Exchanges(*[nothing] * 9)
+    exchanges = Exchanges(*[nothing] * 10)
     exchanges.begin(1, ASKED)
     tracemalloc.start()
     for _ in range(5):

@@ -22,10 +22,10 @@ SECRET = "(secret)"
 
 def control(state: State) -> DumpTable:
     """Line by line; the key of the footprints is not for anybody's terminal or log."""
-    from shepherd.store.disk import fsio, names
+    from shepherd.store.disk import names, opening
 
     def rows() -> Iterator[list[str]]:
-        for line in fsio.read_file(state.path / names.CONTROL).decode("ascii").splitlines():
+        for line in opening.read_file(state.path / names.CONTROL).decode("ascii").splitlines():
             key, _, value = line.partition(" ")
             yield [key, SECRET if key == "key" else value]
 

@@ -15,7 +15,7 @@ from shepherd.cycle.cleanup.rules import Look
 from shepherd.errors import IoFailed, ShepherdError
 from shepherd.formats.tables import I64
 from shepherd.sections import section_name
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import cursors
 from shepherd.store.state.database import Database
@@ -86,7 +86,7 @@ class LastFullCleanup:
 def last_full_cleanup(database: Database, cleaned: int) -> LastFullCleanup:
     """The log may be deleted at any time. Its lines are of this chain of states only if they name the same last cleanup."""
     try:
-        lines = fsio.read_file(database.log_path / LOG_FILE).decode().splitlines()
+        lines = opening.read_file(database.log_path / LOG_FILE).decode().splitlines()
         entries = [json.loads(line) for line in lines if line.strip()]
         last = next((entry for entry in reversed(entries) if entry["cleaned"] == cleaned), None)
         return LastFullCleanup() if last is None else LastFullCleanup(int(last["filter"], 16), int(last.get("unseen", 0)))

@@ -31,7 +31,7 @@ from shepherd.formats.control import CLOSED
 from shepherd.formats.feedback import FEEDBACK
 from shepherd.formats.frame import MAGIC
 from shepherd.formats.tables import Array, Records
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import inbox
 from shepherd.store.state.database import Writer
@@ -122,7 +122,7 @@ def _survey(items: list[InboxItem]) -> Uploads:
 
 def _is_binary(item: InboxItem) -> bool:
     with open_item(item.path) as fd:
-        return uploads.is_binary(fsio.read_at(item.path, fd, len(MAGIC), 0))
+        return uploads.is_binary(opening.read_at(item.path, fd, len(MAGIC), 0))
 
 
 def _parts(item: InboxItem) -> Iterator[Records]:

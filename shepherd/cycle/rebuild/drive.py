@@ -37,7 +37,7 @@ from shepherd.formats.tables import INDEX, U64, Array, Flag, RowType
 from shepherd.store.check import check, salvage
 from shepherd.store.check.recover import REBUILT
 from shepherd.store.check.salvage import Wreck
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state.database import Writer
 from shepherd.store.state.directory import Builder, State
@@ -248,7 +248,7 @@ def _take_equivalences(builder: Builder, wreck: Wreck, older: State | None, conf
         return  # what is sound is kept when the state is published
     tables_ = [load_equiv(config.equiv_path)] + ([older.equiv] if older is not None and older.control.equiv == version else [])
     with contextlib.suppress(Corruption, EquivError, UnicodeDecodeError, FileNotFoundError):
-        tables_.append(parse_equiv(fsio.read_file(wreck.path / names.EQUIV).decode()))
+        tables_.append(parse_equiv(opening.read_file(wreck.path / names.EQUIV).decode()))
     same = next((table for table in tables_ if version_of(table) == version), None)
     if same is None:
         raise Corruption(

@@ -13,7 +13,7 @@ from typing import Final
 
 from shepherd.errors import IoFailed
 from shepherd.store.check.faults import Fault, fault_of
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 
 STEP_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096  # the system reads no less at a time, so no failure is smaller
@@ -22,7 +22,7 @@ PAGE_BYTES: Final = 4096  # the system reads no less at a time, so no failure is
 def past_bad_sectors(path: Path, faults: Iterable[Fault]) -> Iterator[Fault]:
     """These faults of a file or directory; where the disk fails in their midst, the places at which it does, not the rest."""
     try:
-        with fsio.reading(path):
+        with opening.reading(path):
             yield from faults
     except IoFailed as error:
         yield from unread_places(path, error)
@@ -42,7 +42,7 @@ def unread_places(path: Path, error: IoFailed) -> Iterator[Fault]:
 def _places(file: Path) -> Iterator[Fault]:
     """Every stretch of a file that the disk does not give."""
     try:
-        fd = fsio.open_regular(file)
+        fd = opening.open_regular(file)
     except (OSError, IoFailed):
         return
     try:
@@ -59,7 +59,7 @@ def _places(file: Path) -> Iterator[Fault]:
 
 def _reads(file: Path, fd: int, length: int, offset: int) -> bool:
     try:
-        fsio.read_at(file, fd, length, offset)
+        opening.read_at(file, fd, length, offset)
     except IoFailed:
         return False
     return True

@@ -22,7 +22,7 @@ from shepherd.store.check.faults import MOST_LISTED, Fault, fault_of
 from shepherd.store.check.files import Sound, Tick
 from shepherd.store.check.references import walk_references
 from shepherd.store.check.shelves import walk_shelves
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import contact_notes, inbox, inserts, seals
 from shepherd.store.state.database import Database
@@ -109,7 +109,7 @@ def size(database: Database, only: StateName | None = None) -> int:
         try:
             files = State(path).control.files
             total += sum(entry.length for entry in files.values())
-            with fsio.reading(path / names.OBJECTS):
+            with opening.reading(path / names.OBJECTS):
                 segments_here = [(path / name).stat() for name in files if name.startswith(f"{names.OBJECTS}/")]
             segments |= {(file.st_dev, file.st_ino): file.st_size for file in segments_here}
         except (Corruption, UsageError, FileNotFoundError):

@@ -24,7 +24,7 @@ from shepherd.formats.control import Control, FileEntry, is_intact, parse_contro
 from shepherd.formats.tables import TABLES
 from shepherd.store.check import salvage
 from shepherd.store.check.files import newest_point
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.state import logs
 
 TITLE = b"shepherd-control "
@@ -168,7 +168,7 @@ def _bytes(path: Path) -> salvage.Bytes | None:
 
 def _begins(path: Path, title: bytes) -> bool:
     try:
-        with fsio.open_stream(path) as file, fsio.reading(path):
+        with opening.open_stream(path) as file, opening.reading(path):
             return file.read(len(title)) == title
     except FileNotFoundError:
         return False

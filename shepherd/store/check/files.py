@@ -22,7 +22,7 @@ from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import FrameKind
 from shepherd.store.check.bad_sectors import past_bad_sectors, unread_places
 from shepherd.store.check.faults import Fault, fault_of
-from shepherd.store.disk import fsio, kinds, names
+from shepherd.store.disk import kinds, names, opening
 from shepherd.store.state import harvest, logs
 from shepherd.store.state.columns import Column
 from shepherd.store.state.directory import State
@@ -143,7 +143,7 @@ def _column(state: State, path: str, skip: bool) -> Iterator[Fault]:
 
 def _first_header(file: Path, path: str) -> Iterator[Fault]:
     """Whether a segment or log begins like one: all of it that a quick look reads."""
-    with fsio.open_stream(file) as stream:
+    with opening.open_stream(file) as stream:
         head = stream.read(max(bucket.HEADER_BYTES, frame.HEADER.size))
     if not head or path in TEXTS:
         return

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from shepherd.formats import tables
-from shepherd.store.disk import fsio, kinds, names
+from shepherd.store.disk import kinds, names, opening
 
 DIRECTORIES: Final = (names.INBOX, names.LEASES, names.LOGS)  # without states there is no database
 _DEEPEST: Final = 4  # directories below log/: log/cursors/NAME/N/index
@@ -101,6 +101,6 @@ def _in_logs(db: Path, directory: str, depth: int) -> Iterator[OddFile]:
 
 def _list(directory: Path) -> list[str]:
     """What is in a directory; nothing where there is none."""
-    with contextlib.suppress(FileNotFoundError), fsio.reading(directory):
+    with contextlib.suppress(FileNotFoundError), opening.reading(directory):
         return sorted(os.listdir(directory))
     return []

@@ -22,7 +22,7 @@ from shepherd.formats.check import BLOCK, check64, raw
 from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.frame import Frame
 from shepherd.formats.tables import Array, Bools
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.disk.mapped import Mapped
 
 Bytes: TypeAlias = mmap.mmap | bytes
@@ -155,7 +155,7 @@ def own_control(path: Path) -> Control | None:
     error."""
     name = names.parse_state(path.name)
     try:
-        control = parse_control(fsio.read_file(path / names.CONTROL), str(path))
+        control = parse_control(opening.read_file(path / names.CONTROL), str(path))
         return control if name is not None and (control.state, control.phase) == (name.number, name.phase) else None
     except (FileNotFoundError, Corruption, UsageError):
         return None

@@ -21,7 +21,7 @@ from shepherd.errors import CHECK_LISTS, Corruption, RecoveryNeeded
 from shepherd.formats import tables
 from shepherd.formats.control import version_of
 from shepherd.formats.tables import FORMAT_VERSION, NO_LIMIT
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database, Writer
@@ -102,7 +102,7 @@ def _versions(database: Database) -> dict[StateName, int]:
 
 def _version(path: Path) -> int:
     try:
-        version = version_of(fsio.read_file(path / names.CONTROL))
+        version = version_of(opening.read_file(path / names.CONTROL))
     except FileNotFoundError:
         raise Corruption("the file is missing", path / names.CONTROL, advice=CHECK_LISTS) from None
     if not version:

@@ -17,17 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from shepherd import clock
+from shepherd import clock, processes
 from shepherd.errors import IoFailed, Locked, UsageError
-from shepherd.store.disk import fsio, kinds, names
+from shepherd.store.disk import fsio, kinds, names, opening
 from shepherd.store.disk.fsio import typed_errors
 from shepherd.text import escape, iso_ms
 
 _LOG: Final = logging.getLogger(__name__)
 REPORT_S: Final = 2.0  # who waits for longer says for whom
 WAIT_S: Final = 60.0  # who waits for longer gives up, unless `wait_at_most` has said otherwise
-_PROGRAM: Final = re.compile(r"shep[a-z-]*|gather|reapd")
-_STATE: Final = 0  # in /proc/PID/stat, of the fields behind the name, which ends with the last bracket
 TEXT_BYTES = 200  # of the line in a lock file that says who holds it; always as many, so that nothing of an older one is left
 
 
@@ -123,7 +121,7 @@ def _is_text(data: bytes) -> bool:
 def text_of(path: Path) -> str:
     """What the last one who took a lock has written into its file."""
     try:
-        with fsio.open_stream(path) as file:
+        with opening.open_stream(path) as file:
             return file.read(TEXT_BYTES).decode("utf-8", "replace").strip()
     except (OSError, IoFailed):
         return ""
@@ -138,27 +136,13 @@ def _holder(fd: int) -> str:
     if is_taker_gone(text):
         return f"a program that {text} has started (that process itself has ended)"
     since = iso_ms(os.fstat(fd).st_mtime_ns // 1_000_000)  # it was written when the lock was taken
-    return f"{text}{_process_facts(_pid_here(text))}, since {since}" if text else "another program"
+    return f"{text}{processes.facts(_pid_here(text))}, since {since}" if text else "another program"
 
 
 def _pid_here(text: str) -> int | None:
     """The process that a text of a lock file names, if it is of this host."""
     match = re.search(r", pid ([0-9]{1,10}) on (.+)", text)
     return int(match[1]) if match and match[2] == socket.gethostname() else None
-
-
-def _process_facts(pid: int | None) -> str:
-    """Which program that is, and whether somebody has stopped it; nothing where the system does not say."""
-    if pid is None:
-        return ""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[_STATE]
-    except (OSError, IndexError):
-        return ""
-    programs = [name for word in words[:4] if _PROGRAM.fullmatch(name := os.path.basename(word))]
-    facts = [*programs[-1:], *([f"stopped by a signal: kill -CONT {pid} continues it"] if state in "Tt" else [])]
-    return f" ({'; '.join(facts)})" if facts else ""
 
 
 def is_taker_gone(text: str) -> bool:
@@ -178,7 +162,7 @@ def is_taker_gone(text: str) -> bool:
 def is_held(path: Path) -> bool | None:
     """Whether anybody holds a lock, found out without touching it; None where the system does not say."""
     try:
-        status, table = os.lstat(path), fsio.read_file(Path("/proc/locks")).decode()
+        status, table = os.lstat(path), opening.read_file(Path("/proc/locks")).decode()
     except FileNotFoundError:
         return None if path.exists() else False
     except (OSError, IoFailed):

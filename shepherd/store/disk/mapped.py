@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from shepherd.store.disk import fsio
+from shepherd.store.disk import opening
 
 _POPULATE_READ: Final = 22  # MADV_POPULATE_READ; Python 3.11 has no name for it
 _STEP: Final = 1 << 20
@@ -24,9 +24,9 @@ class Mapped:
     def __init__(self, path: Path) -> None:
         """FileNotFoundError passes: the caller knows what that means."""
         self.path = path
-        fd = fsio.open_regular(path)
+        fd = opening.open_regular(path)
         try:
-            with fsio.reading(path):
+            with opening.reading(path):
                 self.length = os.fstat(fd).st_size
                 self._map = mmap.mmap(fd, self.length, access=mmap.ACCESS_READ) if self.length else None
         finally:
@@ -52,9 +52,9 @@ class Mapped:
         return self.view[start:stop]
 
     def _read(self, start: int, stop: int) -> None:
-        fd = fsio.open_regular(self.path)
+        fd = opening.open_regular(self.path)
         try:
             for offset in range(start, stop, _STEP):
-                fsio.read_at(self.path, fd, min(_STEP, stop - offset), offset)
+                opening.read_at(self.path, fd, min(_STEP, stop - offset), offset)
         finally:
             os.close(fd)

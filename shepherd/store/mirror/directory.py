@@ -11,7 +11,7 @@ from typing import Final
 
 from shepherd.errors import CHECK_LISTS, Corruption, UsageError
 from shepherd.formats.check import check64
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.probe import probe
 from shepherd.store.state import mirror_note
@@ -56,7 +56,7 @@ def control_of(database: Database, name: StateName) -> bytes:
     """The control file of a state, as it is."""
     path = database.states_path / str(name) / names.CONTROL
     try:
-        return fsio.read_file(path)
+        return opening.read_file(path)
     except FileNotFoundError:
         raise Corruption("the file is missing", path, advice=CHECK_LISTS) from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shepherd.formats.check import BLOCK, Bytes, Checker, check64
 from shepherd.formats.tables import U64
-from shepherd.store.disk import fsio
+from shepherd.store.disk import fsio, opening
 from shepherd.store.mirror.manifest import RemoteFile, damage_at_source
 
 
@@ -86,7 +86,7 @@ class FileTransfer:
     def _take_over(self) -> int:
         """How much of what is there is good, or may be; the rest is cut off. Sealed, it is good as a whole or not at all."""
         try:
-            fd = fsio.open_regular(self._path)
+            fd = opening.open_regular(self._path)
         except FileNotFoundError:
             return 0
         try:
@@ -111,7 +111,7 @@ class FileTransfer:
         """Of a column: the blocks from the front that check. Else all of it, which is only read."""
         offset = 0
         while offset < min(size, self._remote.entry.length):
-            data = fsio.read_at(self._path, fd, min(BLOCK, self._remote.entry.length - offset), offset)
+            data = opening.read_at(self._path, fd, min(BLOCK, self._remote.entry.length - offset), offset)
             if not data:
                 break
             if self._blocks is None:

@@ -22,7 +22,7 @@ from shepherd.formats import tables
 from shepherd.formats.check import check64
 from shepherd.formats.control import Control
 from shepherd.formats.tables import U64
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.mirror.file_transfer import FileTransfer
 from shepherd.store.mirror.manifest import RemoteFile, damage_at_source, remote_files
@@ -171,7 +171,7 @@ class StateTransfer:
         """The block table of a column, if it is here and checks."""
         path = self.path / remote.paths[1]
         if _length(path) == remote.table_bytes and os.path.lexists(path):
-            data = fsio.read_file(path)
+            data = opening.read_file(path)
             if check64(data) == remote.entry.check and not os.lstat(path).st_mode & 0o222:
                 fsio.sync_file(path)  # its writer may have been killed before it came to that
                 return np.frombuffer(data, "<u8")

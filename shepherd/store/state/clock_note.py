@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 
 from shepherd.clock import ClockReading
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 
 
 def read_note(logs: Path) -> ClockReading | None:
     """None where there is none that can be read."""
     try:
-        note = json.loads(fsio.read_file(logs / names.CLOCK))
+        note = json.loads(opening.read_file(logs / names.CLOCK))
         return ClockReading(str(note["boot"]), int(note["lead_ms"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shepherd.config.faults import CURSOR
 from shepherd.errors import Corruption, UsageError
 from shepherd.formats.control import CLOSED
-from shepherd.store.disk import fsio, locks, names
+from shepherd.store.disk import fsio, locks, names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import keys
 from shepherd.store.state.directory import State
@@ -70,7 +70,7 @@ def read(logs: Path, name: str) -> Cursor | None:
 def read_file(path: Path, name: str) -> Cursor | None:
     """One that stands wherever it stands."""
     try:
-        fields = json.loads(fsio.read_file(path))
+        fields = json.loads(opening.read_file(path))
         cursor = Cursor(name, fields["state"], fields["choice"], fields.get("written"))
     except FileNotFoundError:
         return None

@@ -26,7 +26,7 @@ from shepherd.formats.control import Control, FileEntry, parse_control
 from shepherd.formats.frame import Frame, FrameKind, pack_frame
 from shepherd.formats.tables import I64, Array, Records
 from shepherd.formats.texts import Spans, Texts
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 from shepherd.store.disk.names import StateName
 from shepherd.store.disk.scratch_directory import ScratchDirectory
 from shepherd.store.state import logs
@@ -62,7 +62,7 @@ class State:
             raise Corruption("not the name of a state", path)
         self.path, self.name = path, name
         try:
-            data = fsio.read_file(path / names.CONTROL)
+            data = opening.read_file(path / names.CONTROL)
         except FileNotFoundError:
             raise Corruption("the file is missing", path / names.CONTROL, advice=CHECK_LISTS) from None
         self.control: Control = parse_control(data, str(path / names.CONTROL), version)
@@ -137,7 +137,7 @@ class State:
     @cached_property
     def equiv(self) -> Equiv:
         """The url-equiv table that made its norms."""
-        return parse_equiv(fsio.read_file(self.path / names.EQUIV).decode() if names.EQUIV in self.control.files else "")
+        return parse_equiv(opening.read_file(self.path / names.EQUIV).decode() if names.EQUIV in self.control.files else "")
 
     @cached_property
     def prints(self) -> Footprints:
@@ -177,7 +177,7 @@ class State:
 
     def report(self) -> dict[str, Any]:
         """The counters of the phase that made it."""
-        counters: dict[str, Any] = json.loads(fsio.read_file(self.path / names.REPORT))
+        counters: dict[str, Any] = json.loads(opening.read_file(self.path / names.REPORT))
         return counters
 
 

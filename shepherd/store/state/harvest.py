@@ -18,7 +18,7 @@ from shepherd.formats.check import Bytes
 from shepherd.formats.checkpoint import Checkpoint, Mark, unpack_checkpoint
 from shepherd.formats.frame import MAX_PAYLOAD, FrameKind
 from shepherd.formats.tables import JOURNAL, Records, split_oid
-from shepherd.store.disk import fsio, locks, names
+from shepherd.store.disk import fsio, locks, names, opening
 from shepherd.store.state import logs
 from shepherd.store.state.inbox_files import MOST_HELD_BYTES
 from shepherd.store.state.objects import Objects, SegmentWriter
@@ -46,7 +46,7 @@ def inspect(path: Path, deep: bool = False) -> HarvestStatus:
     log = path / names.CHECKPOINTS
     status, damage, end = HarvestStatus(_EMPTY, 0, False), "", 0
     try:
-        data = fsio.read_file(log)
+        data = opening.read_file(log)
     except FileNotFoundError:
         return status
     sound = _sound_bytes(path) if deep else {}

@@ -8,9 +8,7 @@ be read is a RefusedItem, of this item alone: its reader reports it, leaves it w
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,20 +17,13 @@ from typing import Final
 
 from shepherd.errors import Corruption, IoFailed
 from shepherd.formats.frame import Frame
-from shepherd.store.disk import names
+from shepherd.store.disk import kinds, names, opening
 from shepherd.store.state import logs
 
 MOST_BYTES: Final = 1 << 34  # of a file that is read piece by piece
 MOST_HELD_BYTES: Final = 1 << 28  # of what is in memory at once: a frame, or all checkpoints of a harvest
 MOST_FILES: Final = 1 << 17  # of a harvest
 UNREADABLE: Final = "this user may not read it; it waits until somebody changes its mode or owner, or removes it"
-_KINDS: Final = (
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISREG, "a file"),
-)
 
 
 class RefusedItem(Corruption):
@@ -51,16 +42,15 @@ def item_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_item(path: Path, most: int = MOST_BYTES) -> Iterator[int]:
-    """A descriptor of a file, for `fsio.read_at`, while the block runs; what fails in the block is RefusedItem, too."""
+    """A descriptor of a file, for `opening.read_at`, while the block runs; what fails in the block is RefusedItem, too."""
     with item_errors(path):
         _must_be("a file", path, os.lstat(path))  # before it is opened: a device may do something then
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+        fd = opening.open_regular(path)
         try:
-            status = os.fstat(fd)
-            _must_be("a file", path, status)
-            if status.st_size > most:
-                raise RefusedItem(f"{status.st_size} bytes, where at most {most} are read", path)
-            _must_be_written(path, fd, status.st_size)
+            size = os.fstat(fd).st_size
+            if size > most:
+                raise RefusedItem(f"{size} bytes, where at most {most} are read", path)
+            _must_be_written(path, fd, size)
             yield fd
         finally:
             os.close(fd)
@@ -73,7 +63,7 @@ def item_frames(path: Path, most: int = MOST_BYTES) -> Iterator[Frame]:
 
 def item_pieces(path: Path, most: int) -> Iterator[bytes]:
     """Every line of an item that is a text; one that is longer than `most` bytes comes in pieces."""
-    with open_item(path) as fd, open(fd, "rb", closefd=False) as file:
+    with open_item(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
         while piece := file.readline(most):
             yield piece
 
@@ -116,16 +106,15 @@ def _must_be_written(path: Path, fd: int, length: int) -> None:
 
 
 def _must_be(kind_wanted: str, path: Path, status: os.stat_result) -> None:
-    kind = next((words for is_this, words in _KINDS if is_this(status.st_mode)), "a device")
-    if kind != kind_wanted:
+    if (kind := kinds.words(status.st_mode)) != kind_wanted:
         raise RefusedItem(f"{kind}, where {kind_wanted} belongs", path)
 
 
 def _reason(cause: BaseException | None) -> str:
     if isinstance(cause, PermissionError):
         return UNREADABLE
+    if isinstance(cause, kinds.NotAFile):  # it was put there since we looked
+        return str(cause.strerror)
     if isinstance(cause, FileNotFoundError):
         return "it is not there any more"
-    if isinstance(cause, OSError) and cause.errno in (errno.ELOOP, errno.EMLINK):
-        return "a link, where a file belongs"
     return f"it cannot be read ({cause.strerror if isinstance(cause, OSError) else cause})"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shepherd import processes
 from shepherd.errors import RecoveryNeeded
-from shepherd.store.disk import fsio, locks, names
+from shepherd.store.disk import fsio, locks, names, opening
 
 SERVED = "shep-serve: "  # so the purpose of a lease begins that a server has taken for one of its clients
 
@@ -113,7 +113,7 @@ def _read(path: Path) -> Lease | None:
     if item is None:
         return None
     try:
-        return parse_lease(item[0], fsio.read_file(path))
+        return parse_lease(item[0], opening.read_file(path))
     except FileNotFoundError:
         return None
 

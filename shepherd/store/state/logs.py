@@ -20,7 +20,7 @@ from shepherd.formats.contribkeys import BlockKeys, decode_keys
 from shepherd.formats.control import FileEntry
 from shepherd.formats.frame import Frame, FrameKind
 from shepherd.formats.tables import Records
-from shepherd.store.disk import fsio
+from shepherd.store.disk import fsio, opening
 from shepherd.store.disk.mapped import Mapped
 
 READ_BYTES: Final = 1 << 22
@@ -45,7 +45,7 @@ class LogWriter:
 @contextmanager
 def _open(path: Path) -> Iterator[int]:
     try:
-        fd = fsio.open_regular(path)
+        fd = opening.open_regular(path)
     except FileNotFoundError:
         raise Corruption("the file is missing", path) from None
     try:
@@ -58,7 +58,7 @@ def entry_of(path: Path) -> FileEntry:
     """Length and checksum of a whole file, however large: read in pieces, because pages of a mapping count as memory."""
     checker, length = Checker(), 0
     with _open(path) as fd:
-        while data := fsio.read_at(path, fd, READ_BYTES, length):
+        while data := opening.read_at(path, fd, READ_BYTES, length):
             checker.update(data)
             length += len(data)
     return FileEntry(length, checker.value())
@@ -97,7 +97,7 @@ def frame_places(path: Path) -> list[tuple[int, int, int]]:
     with _open(path) as fd:
         size = os.fstat(fd).st_size
         while end < size:
-            head = fsio.read_at(path, fd, frame.HEADER.size, end)
+            head = opening.read_at(path, fd, frame.HEADER.size, end)
             if len(head) < frame.HEADER.size or not head.startswith(frame.MAGIC):
                 raise Corruption("no whole frame begins here", path, end)
             _magic, length, _kind, _zero, count, _check = frame.HEADER.unpack(head)
@@ -109,7 +109,7 @@ def frame_places(path: Path) -> list[tuple[int, int, int]]:
 def frame_at(path: Path, start: int, end: int) -> Frame:
     """One frame of a sealed log, whose place is known."""
     with _open(path) as fd:
-        whole = frame.read_frame(fsio.read_at(path, fd, end - start, start), 0)
+        whole = frame.read_frame(opening.read_at(path, fd, end - start, start), 0)
     if whole is None:
         raise Corruption("no whole frame begins here", path, start)
     return replace(whole, offset=start, end=end)
@@ -117,14 +117,14 @@ def frame_at(path: Path, start: int, end: int) -> Frame:
 
 def _window(path: Path, fd: int, start: int, size: int, most: int) -> bytes:
     """Bytes from `start` on, with the whole of the frame that begins there."""
-    data = fsio.read_at(path, fd, min(READ_BYTES, size - start), start)
+    data = opening.read_at(path, fd, min(READ_BYTES, size - start), start)
     if len(data) < frame.HEADER.size or not data.startswith(frame.MAGIC):
         return data
     payload = int(frame.HEADER.unpack_from(data)[1])
     if payload > most:
         raise Corruption(f"a frame of {payload} bytes, where one has at most {most}", path, start)
     whole = frame.HEADER.size + payload
-    return data if whole <= len(data) else fsio.read_at(path, fd, min(whole, size - start), start)
+    return data if whole <= len(data) else opening.read_at(path, fd, min(whole, size - start), start)
 
 
 def records(
@@ -175,7 +175,7 @@ def join_records(parts: Sequence[Records], dtype: np.dtype[np.void]) -> Records:
 def mark(path: Path, length: int) -> Mark | None:
     """The mark of a file's first `length` bytes, or None where it is shorter than that."""
     try:
-        with fsio.open_stream(path) as file, fsio.reading(path):
+        with opening.open_stream(path) as file, opening.reading(path):
             file.seek(max(0, length - TAIL))
             tail = file.read(min(length, TAIL))
     except FileNotFoundError:

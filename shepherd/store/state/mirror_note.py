@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shepherd.errors import UsageError
 from shepherd.formats.check import check64
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 
 
 def read_note(db: Path) -> dict[int, int]:
@@ -19,7 +19,7 @@ def read_note(db: Path) -> dict[int, int]:
     if (db / names.MIRROR).is_symlink():  # what it leads to may be anybody's, but without a note servers might be asked too soon
         raise UsageError(f"{db / names.MIRROR}: a link; put the file itself in its place, or remove it if this is not a mirror")
     try:
-        checks = json.loads(fsio.read_file(db / names.MIRROR))["states"]
+        checks = json.loads(opening.read_file(db / names.MIRROR))["states"]
         return {int(number): int(check, 16) for number, check in checks.items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

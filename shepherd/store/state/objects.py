@@ -15,7 +15,7 @@ from shepherd.formats import bucket
 from shepherd.formats.bucket import Bucket, Header
 from shepherd.formats.check import Bytes
 from shepherd.formats.tables import CONTRIB_BIT, I64, U64, bucket_oid, split_oid
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 
 READ_AHEAD = 4096  # most attributes, and every thin bucket, come with the first read
 SCAN_BYTES = 1 << 22
@@ -123,7 +123,7 @@ class Objects:
     def piece(self, segment: int, offset: int, length: int) -> bytes:
         """Some bytes of a segment, as they are: nothing in them is checked. Fewer at its end."""
         path, fd = self._files.get(segment) or self._open(segment)
-        return fsio.read_at(path, fd, length, offset)
+        return opening.read_at(path, fd, length, offset)
 
     def scan(self, segment: int, length: int | None = None) -> Iterator[tuple[int, Header]]:
         """Oid and header of every bucket of a segment, or of its first `length` bytes, in order; bodies are skipped."""
@@ -133,7 +133,7 @@ class Objects:
         while offset < size:
             place = offset - start
             if place + bucket.HEADER_BYTES > len(window):
-                window, start, place = fsio.read_at(path, fd, SCAN_BYTES, offset), offset, 0
+                window, start, place = opening.read_at(path, fd, SCAN_BYTES, offset), offset, 0
             try:
                 header = bucket.parse_header(window, place)
             except Corruption as error:
@@ -151,7 +151,7 @@ class Objects:
         path, fd = self._files.get(segment) or self._open(segment)
         offset = 0
         while offset < length:
-            window = fsio.read_at(path, fd, min(SCAN_BYTES, length - offset), offset)
+            window = opening.read_at(path, fd, min(SCAN_BYTES, length - offset), offset)
             end = 0 if shapes else bucket.sound_until(window)
             end = end or self._verify_window(window, bucket_oid(segment, offset))
             if not end:  # it is larger than the window, or its header is cut off
@@ -182,7 +182,7 @@ class Objects:
             raise Corruption(f"oid {oid:016x} is not that of a bucket")
         segment, offset = split_oid(oid)
         path, fd = self._files.get(segment) or self._open(segment)
-        return fsio.read_at(path, fd, length, offset)
+        return opening.read_at(path, fd, length, offset)
 
     def _with_place(self, oid: int, error: Corruption) -> Corruption:
         """What `bucket` says of the bytes it was given, said of the file they are from."""
@@ -197,7 +197,7 @@ class Objects:
         """Path and descriptor of a segment that is not open yet; of too many the one that was opened first is closed."""
         path = self._directory / self._name_of(segment)
         try:
-            file = self._files[segment] = path, fsio.open_regular(path)
+            file = self._files[segment] = path, opening.open_regular(path)
         except FileNotFoundError:
             raise Corruption("the segment is missing", path, advice=CHECK_LISTS) from None
         while len(self._files) > self._keep_open:

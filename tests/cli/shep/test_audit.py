@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shepherd.formats.tables import JournalFlag
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import names, opening
 from shepherd.store.state.database import Database
 from shepherd.store.state.harvest import Harvest
 from tests.crash.test_politeness import Garden, garden, pages
@@ -61,7 +61,7 @@ def sin(herd: Herd, *contacts: bytes) -> None:
         harvest.journal(one)
     harvest.checkpoint(START_MS + 99_000)
     harvest.close()
-    assert fsio.read_file(path / names.CHECKPOINTS)
+    assert opening.read_file(path / names.CHECKPOINTS)
 
 
 def test_contact_of_another_reaper_that_is_too_close_is_named(own_herd: Herd, shep: Run) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import IoFailed, TooFewDescriptors
-from shepherd.store.disk import fsio, locks
+from shepherd.store.disk import fsio, locks, opening
 from shepherd.store.disk.mapped import Mapped
 from shepherd.store.state import database
 from tests.support.odd_files import fail_to_open
@@ -56,7 +56,7 @@ def test_disk_that_takes_no_new_file_is_no_odd_one(tmp_path: Path, monkeypatch: 
         locks.lock(tmp_path / "lock", "test")
 
 
-@pytest.mark.parametrize("act", [fsio.open_regular, fsio.read_file, Mapped, fsio.sync_file, fsio.seal, write, take])
+@pytest.mark.parametrize("act", [opening.open_regular, opening.read_file, Mapped, fsio.sync_file, fsio.seal, write, take])
 def test_full_table_of_a_process_is_no_failing_disk(tmp_path: Path, act: Callable[[Path], object]) -> None:
     path = tmp_path / "column"
     path.write_bytes(b"a")
@@ -70,7 +70,7 @@ def test_full_table_of_the_system_is_no_failing_disk(tmp_path: Path, monkeypatch
     path.write_bytes(b"a")
     fail_to_open(monkeypatch, path, errno.ENFILE)
     with pytest.raises(TooFewDescriptors, match=r"fs\.file-max"):
-        fsio.open_regular(path)
+        opening.open_regular(path)
 
 
 def test_program_ends_with_the_status_of_its_own(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from shepherd.errors import IoFailed
-from shepherd.store.disk import fsio
+from shepherd.store.disk import opening
 from shepherd.store.disk.mapped import Mapped
 from tests.support.odd_files import ODD_KINDS, fail_to_open, put
 
 
-@pytest.mark.parametrize("read", [fsio.open_regular, fsio.open_stream, fsio.read_file, Mapped])
+@pytest.mark.parametrize("read", [opening.open_regular, opening.open_stream, opening.read_file, Mapped])
 @pytest.mark.parametrize("kind", ODD_KINDS)
 def test_what_is_no_file_counts_as_missing(tmp_path: Path, kind: str, read: Callable[[Path], object]) -> None:
     path = tmp_path / "column"
@@ -39,7 +39,7 @@ def test_file_below_what_is_no_directory_counts_as_missing(tmp_path: Path, kind:
         kind = "a pipe"
     put(tmp_path / "index", kind)
     with pytest.raises(FileNotFoundError, match="no directory"):
-        fsio.open_regular(tmp_path / "index" / "oid")
+        opening.open_regular(tmp_path / "index" / "oid")
 
 
 def test_file_that_we_may_not_read_is_not_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,12 +48,12 @@ def test_file_that_we_may_not_read_is_not_missing(tmp_path: Path, monkeypatch: p
 
     fail_to_open(monkeypatch, path, errno.EACCES)
     with pytest.raises(IoFailed, match="Permission denied"):
-        fsio.open_regular(path)
+        opening.open_regular(path)
 
 
 def test_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "column"
     path.write_bytes(b"abc\ndef\n")
-    with fsio.open_stream(path) as stream:
+    with opening.open_stream(path) as stream:
         assert list(stream) == [b"abc\n", b"def\n"]
-    assert fsio.read_file(path) == b"abc\ndef\n" and bytes(Mapped(path).touch(0, 3)) == b"abc"
+    assert opening.read_file(path) == b"abc\ndef\n" and bytes(Mapped(path).touch(0, 3)) == b"abc"
