@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from shepherd.errors import Corruption, IoFailed
 from shepherd.store.check import check
 from shepherd.store.disk import names
 from shepherd.store.state.database import Database
@@ -19,6 +20,7 @@ from tests.crash.tally import Tally
 from tests.support import sampling
 
 SAMPLE = 6
+NOTICED = (Corruption.exit_status, IoFailed.exit_status)  # in a file of the database, in one that is only put aside
 NOW = ("--now", str(cycle_steps.NOW))
 LIARS = [
     ("merge", ("shep-merge", *NOW)),
@@ -37,7 +39,7 @@ def test_write_that_never_reached_the_disk_is_noticed(bench: Bench, before: str,
     for point in sampling.sample(writes, SAMPLE, before):
         bench.reset()
         outcome = bench.strike(point, f"retval={point.length}", *argv)
-        noticed = outcome.ended.status == 11 or any(not fault.note for fault in check.walk(Database(bench.db)))
+        noticed = outcome.ended.status in NOTICED or any(not fault.note for fault in check.walk(Database(bench.db)))
         tally.point(point, [] if noticed else [f"nobody noticed: {outcome.ended}"], vacuous=not outcome.met)
     tally.close()
 

@@ -34,6 +34,7 @@ SPREAD = "spreads the writing of large segments; sealing syncs them anyway"
 LAST = "the sync after the last of several renames is for all of them"
 
 REAP: Final = "db/state/N.reap/harvest/reap"
+MODE = "what was lost is a mode, which the next program that takes the lock gives back"
 SURVIVE: Final[dict[str, dict[Role, str]]] = {
     "init": {
         ("_settle", "db"): PROBE,
@@ -44,6 +45,7 @@ SURVIVE: Final[dict[str, dict[Role, str]]] = {
     "publish": {("SegmentWriter.sync", "db/state/N.tmp/objects/N"): SPREAD},
     "harvest": {("rollback", REAP): NEW},
     "harvest and cork": {("rollback", REAP): NEW},
+    "cork": {("Builder.adopt", f"{REAP}/{name}"): MODE for name in ("seg.N", "contrib")},
     "resume": {("rollback", f"{REAP}/{name}"): LATER for name in ("checkpoints", "journal", "contrib")},
     "recover": {
         ("Writer.remove_leftovers", "db/state"): AGAIN,

@@ -27,7 +27,7 @@ def quiet(tmp_path: Path) -> Herd:
     ]
     herd = make_herd(tmp_path, pages, (), ())
     settings(herd, "")
-    (herd.cf / "filter").write_text("reject ext zip\n")  # another one: so a first cycle merges and selects
+    (herd.cf / "filter").write_text("reject ext zip\ndefault accept\n")  # another one: so a first cycle merges and selects
     assert cycle(herd) == 0
     return herd
 
