@@ -3,8 +3,8 @@
 A Crawl-delay or a Retry-After binds the site that says it, in full. Its neighbours it binds for `politeness.neighbours_s` at
 most. For longer they are bound by what sites of two owners say: whoever has one name on a server must not silence all others.
 
-The owner of a site is told by its name: the last two labels of its host, or all of an address. Nobody owns two such names without
-having registered two; where names are registered below more labels, as under co.uk, several owners count as one.
+The owner of a site is the registrable domain of its host, or all of an address: nobody has two of these without having registered
+two.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shepherd.arrays.keys import run_ends, run_starts
+from shepherd.domains import registrable
 from shepherd.formats.check import check64
 from shepherd.formats.tables import I64, U64, Bools, Columns
 from shepherd.politeness.delays import AHEAD_S, pauses_ms
@@ -27,8 +28,7 @@ def owner_of(site: str) -> str:
     host = site.partition("://")[2]
     if host.startswith("["):
         return host.partition("]")[0] + "]"
-    labels = host.partition(":")[0].split(".")
-    return ".".join(labels if labels[-1].isdigit() else labels[-2:])  # no name ends in a number: that is an address
+    return registrable(host.partition(":")[0])
 
 
 def owner_number(site: str) -> int:
