@@ -58,7 +58,7 @@ def breaking_off(data: bytes, after: list[int]) -> Answer:
 
 @contextlib.contextmanager
 def lying(db: Path, lies: dict[str, Answer]) -> Iterator[Liar]:
-    """`lies` are by the end of the path; all else is answered as it is."""
+    """`lies` are by the end of the path, with its query or without; all else is answered as it is."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -66,7 +66,8 @@ def lying(db: Path, lies: dict[str, Answer]) -> Iterator[Liar]:
             asked.append(f"{self.command} {self.path}")
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             with contextlib.suppress(OSError):
-                _answer(self, db, next((lie for end, lie in lies.items() if self.path.partition("?")[0].endswith(end)), None))
+                paths = self.path, self.path.partition("?")[0]
+                _answer(self, db, next((lie for end, lie in lies.items() if any(path.endswith(end) for path in paths)), None))
 
         do_GET = do_POST = do_PUT = do_DELETE = answer
 
