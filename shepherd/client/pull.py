@@ -135,6 +135,8 @@ class Pull:
         while True:
             try:
                 for document, length in self._some(lease, bar):
+                    if self._position >= self.items:  # a server that begins anew each time would be listened to for ever
+                        raise Corruption(self._with_place("more documents than it has announced"))
                     self._position += 1
                     patience.success()
                     yield document

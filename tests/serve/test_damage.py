@@ -123,6 +123,16 @@ def test_no_other_document_comes_in_the_place_of_a_damaged_one(tmp_path: Path, l
     assert [bool(one.damage) for one in documents] == [at == 20 for at in range(COUNT)]
 
 
+def test_server_that_begins_anew_each_time_is_not_listened_to_for_ever(tmp_path: Path) -> None:
+    rows, data = rows_and_data(tmp_path)
+    body = b"".join((stream.rows_frame(rows[:40]), *data[:40]))
+    with lying(tmp_path / "db", {"/documents": answering(body, COUNT)}) as liar:
+        with pytest.raises(Corruption, match=f"more documents than it has announced, after {COUNT} of {COUNT} documents"):
+            for _document in pull(liar.url, "x"):
+                pass
+        assert len(liar.asked) < 9
+
+
 def test_stream_with_a_damaged_frame_ends_and_says_how_far_it_came(tmp_path: Path) -> None:
     rows, data = rows_and_data(tmp_path)
     frame = bytearray(stream.rows_frame(rows[3:]))

@@ -66,8 +66,8 @@ def lying(db: Path, lies: dict[str, Answer]) -> Iterator[Liar]:
             asked.append(f"{self.command} {self.path}")
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             with contextlib.suppress(OSError):
-                paths = self.path, self.path.partition("?")[0]
-                _answer(self, db, next((lie for end, lie in lies.items() if any(path.endswith(end) for path in paths)), None))
+                paths = self.path, self.path.partition("?")[0]  # with its query a lie is meant more closely
+                _answer(self, db, next((lies[end] for path in paths for end in lies if path.endswith(end)), None))
 
         do_GET = do_POST = do_PUT = do_DELETE = answer
 
