@@ -15,7 +15,7 @@ from shepherd.cycle.select import drive as select
 from shepherd.formats import bucket, tables
 from shepherd.formats.frame import FrameKind
 from shepherd.formats.tables import INDEX, Array
-from shepherd.store.check import check
+from shepherd.store.check import check, places
 from shepherd.store.check.recover import RecoveryStep
 from shepherd.store.disk import names
 from shepherd.store.state import harvest
@@ -76,8 +76,11 @@ def reap(db: Path) -> Path:
 
 
 def mend(db: Path, deep: bool = True) -> list[RecoveryStep]:
+    """What shep-recover does."""
+    steps = places.clear_lock(db)
     with Database(db).writing("test", tidy=False) as writer:
-        return recover.recover(writer, recover.Recovery(CONFIG, NOW, lambda count: None), deep)
+        steps += places.clear(writer)
+        return steps + recover.recover(writer, recover.Recovery(CONFIG, NOW, lambda count: None), deep)
 
 
 def mended(db: Path) -> tuple[State, str]:

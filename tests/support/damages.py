@@ -16,8 +16,6 @@ from typing import Final
 from shepherd.store.disk import names
 
 PAGE: Final = 4096
-# What is no regular file that its owner may read and nobody write. To be taken for missing, and mended like that.
-WITH_STRANGE_FILES: Final = False
 
 Dice = random.Random
 Damage = Callable[[Path, Sequence[Path], Dice], object]  # of a file, with all others that there are
@@ -159,4 +157,4 @@ STRANGE: Final[dict[str, Damage]] = {
     "a directory": _directory,
     "a FIFO": _fifo,
 }
-DAMAGES: Final = REGULAR | (STRANGE if WITH_STRANGE_FILES else {})
+DAMAGES: Final = REGULAR | STRANGE

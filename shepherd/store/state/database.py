@@ -36,6 +36,7 @@ from shepherd.store.state import cursors, damage_note, journals, last_copies, mi
 from shepherd.store.state.directory import Builder, Parent, State
 from shepherd.store.state.inbox import Inbox, clear
 from shepherd.store.state.lease import Lease, Leases, OddLeaseLock
+from shepherd.text import many
 
 READ_LEASE_S = 86_400  # of a program that reads; it gives the lease back when it ends
 # Where a lease cannot be written a reader reads without one: ENOENT is a copy without its empty directories.
@@ -238,7 +239,8 @@ class Writer:
         """Give files and directories the modes that they lost when the database was copied; which these were."""
         restored = seals.restore(self.database.path)
         if restored:
-            _LOG.warning("%s and %d more: modes restored, which a copy may lose", restored[0].path, len(restored) - 1)
+            others = f" and {many(len(restored) - 1, 'other')}" if len(restored) > 1 else ""
+            _LOG.warning("%s%s: modes restored, which a copy may lose", restored[0].path, others)
         return restored
 
     def remove_leftovers(self, but: str = "") -> list[str]:

@@ -14,6 +14,7 @@ from shepherd.store.disk import names
 from shepherd.store.disk.names import StateName
 from shepherd.store.state import database, seals
 from shepherd.store.state.database import Database
+from shepherd.store.state.harvest import Harvest
 from tests.support.programs import call
 from tests.support.sound import KEY, NOW, content, publish
 
@@ -99,3 +100,15 @@ def test_states_says_what_a_copy_without_hard_links_costs(db: Database, tmp_path
     told = call("shep", "states", "--db", str(db.path)).stdout
     assert "of it are there more than once: a copy of the database lost its hard links" in told
     assert "more than once" not in call("shep", "states", "--db", str(tmp_path / "original")).stdout
+
+
+def test_harvest_that_continues_is_writable_again(tmp_path: Path) -> None:
+    """As where another, sealed file was put in the place of its journal."""
+    path = tmp_path / "reap"
+    harvest = Harvest(path, 1 << 20)
+    harvest.checkpoint(NOW)
+    harvest.close()
+    for file in path.iterdir():
+        file.chmod(0o444)
+    Harvest(path, 1 << 20).close()
+    assert all(file.stat().st_mode & 0o600 == 0o600 for file in path.iterdir() if file.name != names.LOCK)
