@@ -41,8 +41,12 @@ SURVIVE: Final[dict[str, dict[Role, str]]] = {
         ("_abilities.<locals>.<lambda>", "db/.probe-N/a"): PROBE,
         ("_rename", "db/.probe-N"): PROBE,
         ("_rename", "db/.probe-N/d.tmp/a"): PROBE,
+        **{("ColumnWriter.finish", f"db/.state.tmp/N.tmp/{table}/COLUMN"): MODE for table in TABLES},  # they are empty
     },
-    "publish": {("SegmentWriter.sync", "db/state/N.tmp/objects/N"): SPREAD},
+    "publish": {
+        ("SegmentWriter.sync", "db/state/N.tmp/objects/N"): SPREAD,
+        ("Builder.finish_segments", "db/state/N.tmp/objects/N"): MODE,
+    },
     "harvest": {("rollback", REAP): NEW},
     "harvest and cork": {("rollback", REAP): NEW},
     "cork": {("Builder.adopt", f"{REAP}/{name}"): MODE for name in ("seg.N", "contrib")},
@@ -58,7 +62,11 @@ SURVIVE: Final[dict[str, dict[Role, str]]] = {
         **{("rollback", f"{REAP}/{name}"): AGAIN for name in ("journal", "contrib", "seg.N")},
     },
     "prune": {("Writer.prune", "db/state"): LAST},
-    "inbox harvest": {("copy", "db/inbox"): LAST, ("Inbox.remove", "db/inbox"): AGAIN},
+    "inbox harvest": {
+        ("copy", "db/inbox"): LAST,
+        ("Inbox.remove", "db/inbox"): AGAIN,
+        **{("Builder.adopt", f"db/inbox/ITEM.harvest/{name}"): MODE for name in ("seg.N", "contrib")},
+    },
     "phase record": {("Inbox.remove", "db/inbox"): AGAIN},
     "phase feedback": {("Inbox.remove", "db/inbox"): AGAIN},
 }
@@ -78,7 +86,8 @@ FEW_CUTS: Final = 3  # by default, of one that is known to survive
 
 def role(call: Call) -> Role:
     table = rf"/({'|'.join(TABLES)})/[a-z_]+(\.check)?$"
-    return call.site, re.sub(r"[0-9]{3,}", "N", re.sub(table, r"/\1/COLUMN", call.path))
+    path = re.sub(r"[0-9]{3,}", "N", re.sub(table, r"/\1/COLUMN", call.path))
+    return call.site, re.sub(r"/N-[^/]+-[0-9N]+\.", "/ITEM.", path)
 
 
 def noticed(workload: Workload, mutant: Run, place: int, path: str, memory: Path, most: int | None) -> bool | None:

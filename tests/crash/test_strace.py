@@ -57,6 +57,8 @@ def manners(point: Call, fault: str, outcome: Outcome) -> list[str]:
     status, told = outcome.ended.status, outcome.ended.err
     if status == 0 and fault != "signal=KILL" and any(path.endswith(NEEDLESS) for path in point.paths):
         return []
+    if fault == "error=EIO" and all(f"/{names.INBOX}/" in path for path in point.paths) and "it cannot be read" in told:
+        return []  # an item of others that cannot be read is reported, and stays
     complaints = []
     if status != strace.FAULTS[fault]:
         complaints.append(f"status {status} instead of {strace.FAULTS[fault]}: {told}")

@@ -8,7 +8,6 @@ only after all of its bytes were read and are those that are looked for. Nothing
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -97,7 +96,7 @@ class Copies:
         """One path for each file, however many links it has."""
         if self._paths is None:
             by_length, inodes = defaultdict[int, list[Path]](list), set[tuple[int, int]]()
-            for path in (path for root in self._roots for path in _below(root)):
+            for path in (path for root in self._roots for path in opening.files_below(root)):
                 try:
                     status = path.lstat()
                 except OSError:
@@ -176,10 +175,3 @@ def _begins(path: Path, title: bytes) -> bool:
         if isinstance(error.__cause__, PermissionError):
             return False
         raise
-
-
-def _below(root: Path) -> Iterator[Path]:
-    """Every file below a directory, in an order that can be repeated; links are not followed."""
-    for directory, below, files in os.walk(root):
-        below.sort()
-        yield from (Path(directory, name) for name in sorted(files))

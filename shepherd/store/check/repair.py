@@ -10,7 +10,6 @@ needs no room.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from shepherd.store.check import salvage
 from shepherd.store.check.copies import Copies, block_table, column_has_bytes, has_bytes, has_mark
 from shepherd.store.check.faults import Fault
 from shepherd.store.check.files import newest_point
-from shepherd.store.disk import fsio, names
+from shepherd.store.disk import fsio, names, opening
 from shepherd.store.state import harvest
 from shepherd.store.state.database import Database
 
@@ -44,8 +43,7 @@ class Replacement:
 
 def staged(database: Database) -> list[Path]:
     """Sound copies that a killed repair had not put into their places."""
-    inside = (Path(directory, name) for directory, _below, files in os.walk(database.states_path) for name in files)
-    return sorted(path for path in inside if names.is_staged(path.name))
+    return sorted(path for path in opening.files_below(database.states_path) if names.is_staged(path.name))
 
 
 def copies_for(database: Database, mirrors: Sequence[Database]) -> Copies:

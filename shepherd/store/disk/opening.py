@@ -88,3 +88,17 @@ def read_file(path: Path) -> bytes:
     """A whole small file."""
     with open_stream(path) as file, reading(path):
         return file.read()
+
+
+def files_below(root: Path) -> Iterator[Path]:
+    """Every file below a directory, by name; links are not followed. What is closed to us has none; what a failing disk does not
+    show is IoFailed, and not taken for empty.
+    """
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+            raise _unreadable(Path(error.filename or root), error) from error
+
+    for directory, below, files in os.walk(root, onerror=fail):
+        below.sort()
+        yield from (Path(directory, name) for name in sorted(files))

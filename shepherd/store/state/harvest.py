@@ -155,27 +155,28 @@ def rollback(path: Path, accept_loss: bool = False) -> HarvestStatus:
     for name in (names.CHECKPOINTS, names.JOURNAL, names.CONTRIB):
         if not (path / name).exists():  # killed while the harvest was being made
             logs.LogWriter(path / name).file.close()
-    _cut(path / names.CHECKPOINTS, status.log_bytes)
-    _cut(path / names.JOURNAL, status.checkpoint.journal.length)
-    _cut(path / names.CONTRIB, status.checkpoint.contrib.length)
+    fsio.truncate(path / names.CHECKPOINTS, status.log_bytes)
+    fsio.truncate(path / names.JOURNAL, status.checkpoint.journal.length)
+    fsio.truncate(path / names.CONTRIB, status.checkpoint.contrib.length)
     for entry in sorted(path.iterdir()):
         number = names.parse_local_segment(entry.name)
         if number is None:
             continue
         if number <= len(status.checkpoint.segments):
-            _cut(entry, status.checkpoint.segments[number - 1].length)
+            fsio.truncate(entry, status.checkpoint.segments[number - 1].length)
         else:
             fsio.unlink(entry)
+    _unseal(path)
     fsio.sync_directory(path)
     return status
 
 
-def _cut(path: Path, length: int) -> None:
+def _unseal(harvest: Path) -> None:
     """What is continued must be writable: a copy, or a file that was put in its place, may not be."""
-    fsio.truncate(path, length)
-    status = os.lstat(path)
-    if status.st_nlink == 1 and not status.st_mode & 0o200:
-        fsio.restore_mode(path, stat.S_IMODE(status.st_mode) | 0o600)
+    for path in sorted(harvest.iterdir()):
+        status = os.lstat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and not status.st_mode & 0o200:
+            fsio.restore_mode(path, stat.S_IMODE(status.st_mode) | 0o600)
 
 
 class Harvest:

@@ -6,6 +6,7 @@ asks here first; shep-recover puts back what was lost, and then the older state 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from shepherd.errors import Corruption, UsageError
 from shepherd.formats import tables
 from shepherd.formats.check import BLOCK
 from shepherd.formats.control import FileEntry
-from shepherd.store.disk import names
+from shepherd.store.disk import names, opening
 from shepherd.store.state import logs
 from shepherd.store.state.directory import State
 
@@ -58,7 +59,7 @@ def _files(path: str, entry: FileEntry) -> Iterator[tuple[str, int]]:
 
 
 def _status(file: Path) -> os.stat_result | None:
-    try:
+    """None where nothing is; a disk that does not say is IoFailed: nothing is deleted on its word."""
+    with opening.reading(file), contextlib.suppress(FileNotFoundError):
         return file.lstat()
-    except OSError:
-        return None
+    return None
