@@ -9,6 +9,7 @@ It needs nothing but the standard library.
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
@@ -22,7 +23,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ALL: Final = ("requirements.lock", "requirements-dev.lock", "requirements-readers.lock")
-INDEX: Final = ""  # of pip
 PYTHONS: Final = ("cp311", "cp312", "cp313", "cp314")
 MACHINES: Final = ("x86_64", "aarch64")
 MOST_PAGE_BYTES: Final = 1 << 26
@@ -186,11 +186,19 @@ def changes(before: LockFile, after: LockFile) -> Iterator[str]:
             yield f"{package.name} {package.version}: {len(added)} hashes added, {len(dropped)} dropped"
 
 
+def _index() -> str:
+    """Where pip looks for packages."""
+    try:
+        return os.environ.get("PIP_INDEX_URL") or str(importlib.import_module("pip._internal.models.index").PyPI.simple_url)
+    except (ImportError, AttributeError) as error:
+        raise LockError("this Python has no pip that knows an index of packages: set PIP_INDEX_URL") from error
+
+
 def main() -> int:
-    index = os.environ.get("PIP_INDEX_URL", INDEX)
     for name in sys.argv[1:] or ALL:
         path = ROOT / name
         try:
+            index = _index()
             before = parse(path.read_text(encoding="utf-8"))
             after = relocked(before, index)
         except (LockError, OSError) as error:
