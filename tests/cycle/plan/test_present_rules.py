@@ -124,9 +124,11 @@ def test_what_the_guard_refused_is_due_once_when_other_addresses_are_allowed(tmp
         assert "http://a.example/" in plan_of(home)
         reap(home)
         assert home.fates()["http://a.example/"] == ("error", "guard")
-        if home.run("shep-plan", "-q").returncode == 0:  # once more where all that was in one second
+        for _ in range(50):  # as long as all that is in one second, which is as fine as the columns are
+            if home.run("shep-plan", "-q").returncode == 4:
+                break
             reap(home)
-            assert plan_of(home, 4) == []
+        assert plan_of(home, 4) == []
         allow(home, "127.0.0.0/8")
         assert "http://a.example/" in plan_of(home)
         reap(home)
